@@ -16,9 +16,9 @@ app = typer.Typer(help="Download data sets, make test pages.", no_args_is_help=T
 @app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
-    source: Annotated[str | None, option("--from", "DIR",
-        "Copy from this folder instead of downloading.")] = None,
-    to: Annotated[str | None, option("--to", "DIR",
+    source: Annotated[str | None, option("DIR",
+        "Copy from this folder instead of downloading.", "--from")] = None,
+    to: Annotated[str | None, option("DIR",
         "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].")] = None,
 ) -> None:  # fmt: skip
     """Download a data set, check it, and print its folder. Files that are there and right stay."""
@@ -38,13 +38,11 @@ def fetch(
 @app.command("make-pages", cls=options.Command)
 def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
-    count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
-    conditions: Annotated[str, option("--conditions", "A,B",
-        "Conditions to use in turn [default: all with digits].")] = "",
-    seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
-    digits: Annotated[str | None, option("--digits", "PATH",
-        "Digits to write with: the folder of MNIST, or another set of single digits [default: the "
-        "downloaded MNIST, else scikit-learn's].")] = None,
+    count: Annotated[int, option("N", "Pages in all.", min=1)] = 100,
+    conditions: Annotated[str, option("A,B", "Conditions to use in turn [default: all with digits].")] = "",
+    seed: Annotated[int, option("N", "The same seed gives the same pages.", min=0)] = 0,
+    digits: Annotated[str | None, option("PATH", "Digits to write with: the folder of MNIST, or another set "
+        "of single digits [default: the downloaded MNIST, else scikit-learn's].")] = None,
 ) -> None:  # fmt: skip
     """Draw test pages of handwriting and their labels.csv.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.cli.progress import Counter
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.files import atomic_write, check_output
@@ -48,65 +48,57 @@ def _list(wanted: bool) -> None:
         raise typer.Exit
 
 
-Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
+Recipes = flag("List the recipes.", callback=_list, is_eager=True)
 
 
 def train(
     context: typer.Context,
-    data: Annotated[list[str], option("--data", "PATH[:WEIGHT]",
-        "Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), or of folders 0 "
-        "to 9 with a picture per digit; or the name mnist. For several sets, weights say how often each set "
-        "is shown: --data mnist:2 --data SWISS.")],
-    output: Annotated[str, option("--output -o", "FILE", "The model: a .safetensors file.")],
-    recipe: Annotated[str, option("--recipe", "NAME", "How to learn; --recipes lists them.")] = "neocog",
-    seed: Annotated[int, option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)] = 0,
-    limit: Annotated[int | None, option("--limit", "N",
+    data: Annotated[list[str], option("PATH[:WEIGHT]", "Labelled digits: a folder of IDX files (MNIST's "
+        "form), of USPS text (zip.train), or of folders 0 to 9 with a picture per digit; or the name mnist. "
+        "For several sets, weights say how often each set is shown: --data mnist:2 --data SWISS.")],
+    output: Annotated[str, option("FILE", "The model: a .safetensors file.", "--output", "-o")],
+    recipe: Annotated[str, option("NAME", "How to learn; --recipes lists them.")] = "neocog",
+    seed: Annotated[int, option("N", "Seed of all random choices.", min=0, max=2**32 - 1)] = 0,
+    limit: Annotated[int | None, option("N",
         "Use the first N digits; with several sets, N digits drawn by weight.", min=1)] = None,
-    split: Annotated[str, option("--split", "|".join(SPLITS),
-        "learning: training digits minus validation digits, which calibrate the probabilities. train: all "
-        "training digits (no calibration).")] = "learning",
-    precision: Annotated[str, option("--precision", "fp16|fp32", "Number format in the file.")] = "fp32",
-    device: Annotated[str, option("--device", "auto|cpu|cuda",
+    split: Annotated[str, option("|".join(SPLITS), "learning: training digits minus validation digits, which "
+        "calibrate the probabilities. train: all training digits (no calibration).")] = "learning",
+    precision: Annotated[str, option("fp16|fp32", "Number format in the file.")] = "fp32",
+    device: Annotated[str, option("auto|cpu|cuda",
         "Where to compute; cuda needs CuPy, auto uses it if installed.")] = "cpu",
     recipes: Annotated[bool, Recipes] = False,
-    planes: Annotated[str | None, _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")] = None,
-    epochs: Annotated[float, _gradient("--epochs", "N", "Passes over the training digits.")] = USUALLY.epochs,
-    minutes: Annotated[float | None, _gradient("--minutes", "N",
+    planes: Annotated[str | None, _gradient("K2/K3/K4", "Plane counts, e.g. 40/160/100.")] = None,
+    epochs: Annotated[float, _gradient("N", "Passes over the training digits.")] = USUALLY.epochs,
+    minutes: Annotated[float | None, _gradient("N",
         "Train for so many minutes; with --lines or --finder, stop then, the run kept.")] = None,
-    batch: Annotated[int, _gradient("--batch", "N", "Pictures per step.")] = USUALLY.batch,
-    rate: Annotated[float, _gradient("--rate", "RATE", "Highest learning rate of Adam.")] = USUALLY.rate,
-    reject: Annotated[int, _gradient("--reject", "N", "Planes for 'no digit'; 0: none.", min=0)] = REJECTING,
-    lean: Annotated[float, _gradient("--lean", "BONUS",
-        "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond "
-        "less.")] = USUALLY.lean,
-    marks: Annotated[float, _gradient("--marks", "SHARE",
-        "Fraction of a batch that is no digit; a larger one makes the model reject more.",
-        min=0)] = USUALLY.marks,
-    variants: Annotated[float, _gradient("--variants", "SHARE",
-        "Fraction of a batch that looks like a coarse scan or a crop of the reader.",
-        min=0)] = USUALLY.variants,
-    pool: Annotated[int, _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.",
-        min=0)] = USUALLY.pool,
-    augmentation: Annotated[str, _gradient("--augmentation", "NAME[,STRENGTH=X]",
+    batch: Annotated[int, _gradient("N", "Pictures per step.")] = USUALLY.batch,
+    rate: Annotated[float, _gradient("RATE", "Highest learning rate of Adam.")] = USUALLY.rate,
+    reject: Annotated[int, _gradient("N", "Planes for 'no digit'; 0: none.", min=0)] = REJECTING,
+    lean: Annotated[float, _gradient("BONUS", "Bonus for the logit of 'no digit' in training; a larger one "
+        "makes the planes for it respond less.")] = USUALLY.lean,
+    marks: Annotated[float, _gradient("SHARE", "Fraction of a batch that is no digit; a larger one makes the "
+        "model reject more.", min=0)] = USUALLY.marks,
+    variants: Annotated[float, _gradient("SHARE", "Fraction of a batch that looks like a coarse scan or a "
+        "crop of the reader.", min=0)] = USUALLY.variants,
+    pool: Annotated[int, _gradient("N",
+        "Number of variants, and of marks, drawn before training.", min=0)] = USUALLY.pool,
+    augmentation: Annotated[str, _gradient("NAME[,STRENGTH=X]",
         "Augmentation of the digits: none, geometry, strokes, scans, pages; e.g. scans,elastic=2.")] = USUAL,
-    checkpoints: Annotated[str | None, _gradient("--checkpoints", "FOLDER",
+    checkpoints: Annotated[str | None, _gradient("FOLDER",
         "Folder for checkpoints and curves; the same command resumes from it.")] = None,
-    start: Annotated[str | None, _gradient("--start", "MODEL", "Continue from this model.")] = None,
-    last: Annotated[bool, _gradient("--last", None,
+    start: Annotated[str | None, _gradient("MODEL", "Continue from this model.")] = None,
+    last: Annotated[bool, _gradient(None,
         "Keep the last network, not the best on validation digits.")] = USUALLY.last,
-    finder: Annotated[str | None, option("--finder", "wide",
-        "Train the digit finder instead, on pages drawn with the digits of --data (a folder with mnist, "
-        "hands/free and lines/free): a convolutional network of 294 000 weights. --start continues from the "
-        "file of another.")] = None,
-    fonts: Annotated[str | None, option("--fonts", "DIR", "Fonts for printed words on these pages.")] = None,
-    chunks: Annotated[int, option("--chunks", "N", "Chunks of 4 096 pages that a finder learns from.",
-        min=1)] = 150,
-    lines: Annotated[bool, option("--lines", None,
-        "Train a reader of whole lines instead, on lines drawn with the digits of --data (a folder with "
-        "mnist, hands/free and lines/free) and on real ones. --start is the digit model that it begins with "
-        "[default: neocog] or a line model to continue from. --checkpoints keeps the run [default: beside "
-        "the model].")] = False,
-    steps: Annotated[int, option("--steps", "N", "Steps of --lines.", min=1)] = 20_000,
+    finder: Annotated[str | None, option("wide", "Train the digit finder instead, on pages drawn with the "
+        "digits of --data (a folder with mnist, hands/free and lines/free): a convolutional network of 294 "
+        "000 weights. --start continues from the file of another.")] = None,
+    fonts: Annotated[str | None, option("DIR", "Fonts for printed words on these pages.")] = None,
+    chunks: Annotated[int, option("N", "Chunks of 4 096 pages that a finder learns from.", min=1)] = 150,
+    lines: Annotated[bool, flag("Train a reader of whole lines instead, on lines drawn with the digits of "
+        "--data (a folder with mnist, hands/free and lines/free) and on real ones. --start is the digit "
+        "model that it begins with [default: neocog] or a line model to continue from. --checkpoints keeps "
+        "the run [default: beside the model].")] = False,
+    steps: Annotated[int, option("N", "Steps of --lines.", min=1)] = 20_000,
 ) -> None:  # fmt: skip
     """Train a model on labelled digits. The model is named after its file.
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.errors import NothingToRead, UsageError
 from neocog.text import printable, tell, to_json
 
@@ -25,30 +25,26 @@ def live(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    agree: Annotated[str, option(
-        "--agree", "K/N", "Show a number if K of the last N frames see it.")] = "3/5",
-    roi: Annotated[str | None, option(
-        "--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")] = None,
-    pattern: Annotated[str | None, option(
-        "--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")] = None,
-    length: Annotated[int | None, option(
-        "--length", "N", "Announce only numbers with this many digits.", min=1)] = None,
-    size: Annotated[str | None, option(
-        "--size", "WxH", "Frame size to ask the camera for [default: 1280x720].")] = None,
-    fps: Annotated[float | None, option(
-        "--fps", "N", "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)] = None,
-    replay_fps: Annotated[float | None, option(
-        "--replay-fps", "N", "Play a file like a camera, at this rate; frames may be dropped.",
-        min=1, max=1000)] = None,
-    rotate: Annotated[int, option(
-        "--rotate", "0|90|180|270", "Turn frames clockwise before they are read and shown.")] = 0,
-    mirror: Annotated[bool, option(
-        "--mirror", None, "Swap left and right, before frames are turned.")] = False,
-    headless: Annotated[bool, option("--headless", None, "Open no window.")] = False,
-    record: Annotated[str | None, option(
-        "--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")] = None,
-    jsonl: Annotated[str | None, option("--jsonl", "FILE", "Append a JSON line for each number.")] = None,
-    events: Annotated[bool, option("--events", None, "Print JSON events instead of numbers.")] = False,
+    agree: Annotated[str, option("K/N", "Show a number if K of the last N frames see it.")] = "3/5",
+    roi: Annotated[str | None, option("X,Y,W,H",
+        "Read only this part of the frame; in pixels, or as fractions.")] = None,
+    pattern: Annotated[str | None, option("PATTERN",
+        "Announce only numbers of this form, e.g. '####-##'.")] = None,
+    length: Annotated[int | None, option("N", "Announce only numbers with this many digits.", min=1)] = None,
+    size: Annotated[str | None, option("WxH",
+        "Frame size to ask the camera for [default: 1280x720].")] = None,
+    fps: Annotated[float | None, option("N",
+        "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)] = None,
+    replay_fps: Annotated[float | None, option("N",
+        "Play a file like a camera, at this rate; frames may be dropped.", min=1, max=1000)] = None,
+    rotate: Annotated[int, option("0|90|180|270",
+        "Turn frames clockwise before they are read and shown.")] = 0,
+    mirror: Annotated[bool, flag("Swap left and right, before frames are turned.")] = False,
+    headless: Annotated[bool, flag("Open no window.")] = False,
+    record: Annotated[str | None, option("FILE",
+        "Record the window to a video (mp4, m4v, mov, mkv, avi).")] = None,
+    jsonl: Annotated[str | None, option("FILE", "Append a JSON line for each number.")] = None,
+    events: Annotated[bool, flag("Print JSON events instead of numbers.")] = False,
     min_p: options.MinP = None,
     finder: options.Finder = None,
     force: options.Force = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.cli.progress import Counter
 from neocog.errors import UsageError
 from neocog.network.registry import DEFAULT, LINES, find_model, kind_of
@@ -25,14 +25,14 @@ def evaluate(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    split: Annotated[str | None, option("--split", "test|train|validation|learning",
+    split: Annotated[str | None, option("test|train|validation|learning",
         "Part of the set [default: test, if the set has parts].")] = None,
-    limit: Annotated[int | None, option("--limit", "N", "Only the first N.", min=1)] = None,
+    limit: Annotated[int | None, option("N", "Only the first N.", min=1)] = None,
     batch: options.Batch = None,
-    signs: Annotated[bool, option("--signs", None,
+    signs: Annotated[bool, flag(
         "Compare the whole text of pictures too: signs, spaces and line ends.")] = False,
     as_json: options.Json = False,
-    report: Annotated[str | None, option("--report", "DIR",
+    report: Annotated[str | None, option("DIR",
         "Measure on every set found; write report.json and report.html to DIR.")] = None,
 ) -> None:  # fmt: skip
     """Measure how well a model reads a labelled set.
@@ -172,8 +172,8 @@ def timing(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    batch: Annotated[int, option("--batch", "N", "Digits, or strips of five, per batch.", min=1)] = 8,
-    seconds: Annotated[float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)] = 3.0,
+    batch: Annotated[int, option("N", "Digits, or strips of five, per batch.", min=1)] = 8,
+    seconds: Annotated[float, option("N", "Repeat for so many seconds.", min=0.0)] = 3.0,
     as_json: options.Json = False,
 ) -> None:  # fmt: skip
     """Measure how long a digit, or a strip of five, takes, and which stages take it.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag
 from neocog.errors import ModelError
 from neocog.network.registry import LINES, list_files, models_dir, shipped_digests
 from neocog.text import printable, to_json
@@ -45,9 +45,7 @@ def list_them(as_json: options.Json = False) -> None:
 @app.command("show", cls=options.Command)
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = LINES,
-    card: Annotated[
-        bool, option("--card", None, "Print the complete card: training, accuracy, thresholds.")
-    ] = False,
+    card: Annotated[bool, flag("Print the complete card: training, accuracy, thresholds.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show what a model reads, how well, how fast, and where it comes from."""

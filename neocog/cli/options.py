@@ -1,6 +1,7 @@
 """Options that several commands share, and the class of commands."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,41 +14,47 @@ from neocog.network.registry import LINES
 
 
 class Command(TyperCommand):
-    """A command whose help has no types of Python beside its arguments."""
+    """A command whose flags have no opposite, and whose help has no types of Python beside its arguments."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for option in self.params:
+            option.secondary_opts = []
 
     def get_help(self, ctx: Any) -> str:
         words = super().get_help(ctx)
         return re.sub(r" <(list\[)?(str|path|Path)\]?>", lambda found: " " * len(found[0]), words)
 
 
-def option(names: str, metavar: str | None, words: str, **more: Any) -> Any:
-    """An option: its names, what stands for its value, its help, and what else typer takes."""
-    return typer.Option(*names.split(), metavar=metavar, help=words, **more)
+def option(metavar: str | None, words: str, *names: str, **more: Any) -> Any:
+    """An option: what stands for its value, its help, names other than that of its parameter."""
+    return typer.Option(*names, metavar=metavar, help=words, **more)
 
 
-Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a model file.")]
-PageModel = Annotated[str | None, option("--model", "NAME|PATH",
+flag = partial(option, None)
+
+
+Model = Annotated[str, option("NAME|PATH", "A shipped model, or a model file.")]
+PageModel = Annotated[str | None, option("NAME|PATH",
     "A shipped model, or a model file; a digit model reads pages box by box "
     f"[default: {LINES}].")]  # fmt: skip
-Valid = Annotated[str | None, option("--valid", "FILE",
-    "A list of the numbers that may occur, one on each line.")]  # fmt: skip
-Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
-Precision = Annotated[str | None, option("--precision", "fp32|fp16",
+Valid = Annotated[str | None, option("FILE", "A list of the numbers that may occur, one on each line.")]
+Device = Annotated[str, option("auto|cpu|cuda|cuda:N", "Where the network runs.")]
+Precision = Annotated[str | None, option("fp32|fp16",
     "Number format on CUDA, of digit models [default: fp16; fp32 on old GPUs].")]  # fmt: skip
-Plan = Annotated[str, option("--plan", "default|card",
+Plan = Annotated[str, option("default|card",
     "CUDA kernels of digit models: the fastest, or direct sums and Winograd (slower).")]  # fmt: skip
-Batch = Annotated[int | None, option("--batch", "N",
+Batch = Annotated[int | None, option("N",
     "Digits per batch of a digit model [default: chosen for the device].", min=1)]  # fmt: skip
-MinP = Annotated[float | None, option("--min-p", "P", "Print ? for a number, or digit, whose probability is "
-    "below P [default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
-MaxError = Annotated[str | None, option("--max-error", "SHARE",
+MinP = Annotated[float | None, option("P", "Print ? for a number, or digit, whose probability is below P "
+    "[default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
+MaxError = Annotated[str | None, option("SHARE",
     "Print ? so at most SHARE (2%) of the printed numbers (--isolated: digits) are wrong.")]  # fmt: skip
-Pattern = Annotated[str | None, option("--pattern", "FORM",
-    "Form of each line, # for a digit, e.g. '##/##/####'.")]  # fmt: skip
-Finder = Annotated[str | None, option("--finder", "FILE",
+Pattern = Annotated[str | None, option("FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")]
+Finder = Annotated[str | None, option("FILE",
     "File of the network that finds the digits [default: the shipped one].")]  # fmt: skip
-Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
-Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]
+Force = Annotated[bool, flag("Overwrite FILE if it exists.")]
+Json = Annotated[bool, flag("Print one JSON object instead of a table.", "--json")]
 
 
 def check_new(path: str | Path, option: str, *, force: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.errors import UsageError
 from neocog.network.registry import DEFAULT
 from neocog.text import tell
@@ -22,51 +22,43 @@ def read(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    format: Annotated[str | None, option("--format",
-        "text|jsonl|json|csv|tsv|hocr|alto|page|coco|labelstudio|pdf",
+    format: Annotated[str | None, option("text|jsonl|json|csv|tsv|hocr|alto|page|coco|labelstudio|pdf",
         "Output format [default: from FILE's suffix, else text].")] = None,
-    json: Annotated[bool, option("--json", None, "The same as --format json.")] = False,
-    output: Annotated[str | None, option("--output -o", "FILE", "Write to FILE instead of stdout.")] = None,
-    overlay: Annotated[str | None, option("--save-overlay", "DIR",
-        "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg (photographs) or "
-        ".png.")] = None,
-    report: Annotated[str | None, option("--report", "FILE.html",
+    json: Annotated[bool, flag("The same as --format json.")] = False,
+    output: Annotated[str | None, option("FILE",
+        "Write to FILE instead of stdout.", "--output", "-o")] = None,
+    overlay: Annotated[str | None, option("DIR", "Save each picture with boxes and digits drawn over it, as "
+        "DIR/.../NAME.read.jpg (photographs) or .png.", "--save-overlay")] = None,
+    report: Annotated[str | None, option("FILE.html",
         "Write an HTML page, the most uncertain pictures first.")] = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
     valid: options.Valid = None,
-    form: Annotated[str | None, option("--form", "FORM.json",
+    form: Annotated[str | None, option("FORM.json",
         "Read the fields of a form (docs/forms.md): a row for each sheet; csv, tsv, jsonl or json.")] = None,
-    rotate: Annotated[str, option("--rotate", "auto|0|90|180|270",
+    rotate: Annotated[str, option("auto|0|90|180|270",
         "Turn pages clockwise; auto turns pages that are clearly not upright.")] = "auto",
-    long_side: Annotated[str | None, option("--long-side", "N|full",
+    long_side: Annotated[str | None, option("N|full",
         "Reduce larger pictures to a long side of N pixels first; full: not at all [default: 8192].")] = None,
-    mirror: Annotated[bool, option("--mirror", None, "Mirror pages left to right first.")] = False,
-    digits_only: Annotated[bool, option("--digits-only", None,
-        "Leave signs and spaces out of the text.")] = False,
-    isolated: Annotated[bool, option("--isolated", None,
-        f"Each picture is one digit [default model: {DEFAULT}].")] = False,
-    null: Annotated[bool, option("--null -0", None,
-        "Names in lists and on stdin are separated by NUL bytes.")] = False,
-    resume: Annotated[bool, option("--resume", None,
-        "Continue an interrupted run that wrote JSON lines to FILE.")] = False,
-    shard: Annotated[str | None, option("--shard", "I/N",
+    mirror: Annotated[bool, flag("Mirror pages left to right first.")] = False,
+    digits_only: Annotated[bool, flag("Leave signs and spaces out of the text.")] = False,
+    isolated: Annotated[bool, flag(f"Each picture is one digit [default model: {DEFAULT}].")] = False,
+    null: Annotated[bool, flag(
+        "Names in lists and on stdin are separated by NUL bytes.", "--null", "-0")] = False,
+    resume: Annotated[bool, flag("Continue an interrupted run that wrote JSON lines to FILE.")] = False,
+    shard: Annotated[str | None, option("I/N",
         "Read part I of N. A hash of the name assigns each picture to a part.")] = None,
-    ordered: Annotated[bool, option("--ordered", None, "Write records in the order of the inputs.")] = False,
-    workers: Annotated[int | None, option("--workers", "N",
-        "Worker processes; 0 reads in this process [default: one per core, with a GPU two per core; 0 for a "
-        "few pictures].")] = None,
-    ray: Annotated[str | None, option("--ray", "ADDRESS",
-        "Read on the Ray cluster at ADDRESS or 'auto'.")] = None,
-    timings: Annotated[bool, option("--timings", None,
-        "Add the time of each stage to JSON records.")] = False,
+    ordered: Annotated[bool, flag("Write records in the order of the inputs.")] = False,
+    workers: Annotated[int | None, option("N", "Worker processes; 0 reads in this process [default: one per "
+        "core, with a GPU two per core; 0 for a few pictures].")] = None,
+    ray: Annotated[str | None, option("ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")] = None,
+    timings: Annotated[bool, flag("Add the time of each stage to JSON records.")] = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
     force: options.Force = False,
-    verbose: Annotated[bool, option("--verbose -v", None,
-        "Name each file that is skipped, and why.")] = False,
-    quiet: Annotated[bool, option("--quiet -q", None, "Print only results and errors.")] = False,
+    verbose: Annotated[bool, flag("Name each file that is skipped, and why.", "--verbose", "-v")] = False,
+    quiet: Annotated[bool, flag("Print only results and errors.", "--quiet", "-q")] = False,
 ) -> None:  # fmt: skip
     """Read the handwritten digits in pictures.
 

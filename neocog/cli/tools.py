@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.files import atomic_write
 from neocog.network.registry import DEFAULT, LINES, find_model, kind_of
@@ -20,14 +20,13 @@ OF_BENCH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opti
 
 def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of numbers.")],
-    digit: Annotated[int | None, option("--digit", "N",
-        "Which digit, or ?, of those that 'neocog read' prints, from 1. Its answer by the digit model "
-        f"{DEFAULT}, or --model, is explained.", min=1)] = None,
-    line: Annotated[int | None, option("--line", "N",
+    digit: Annotated[int | None, option("N", "Which digit, or ?, of those that 'neocog read' prints, from "
+        f"1. Its answer by the digit model {DEFAULT}, or --model, is explained.", min=1)] = None,
+    line: Annotated[int | None, option("N",
         "Which line, from the top [default: 1, without --digit].", min=1)] = None,
-    output: Annotated[str | None, option("-o --output", "FILE", "Draw it over the ink: why.png.")] = None,
-    maps: Annotated[str | None, option("--maps", "FILE", "Draw every plane of every layer.")] = None,
-    model: Annotated[str | None, option("--model", "NAME|PATH",
+    output: Annotated[str | None, option("FILE", "Draw it over the ink: why.png.", "-o", "--output")] = None,
+    maps: Annotated[str | None, option("FILE", "Draw every plane of every layer.")] = None,
+    model: Annotated[str | None, option("NAME|PATH",
         f"A shipped model, or a model file [default: {LINES}; with --digit or --maps {DEFAULT}].")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -71,8 +70,8 @@ def explain(
 
 def export(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A model, or 'finder'.")] = DEFAULT,
-    output: Annotated[str, option("-o --output", "FILE.onnx", "Where to write it.")] = "",
-    maps: Annotated[bool, option("--maps", None, "With the responses of every layer as outputs.")] = False,
+    output: Annotated[str, option("FILE.onnx", "Where to write it.", "-o", "--output")] = "",
+    maps: Annotated[bool, flag("With the responses of every layer as outputs.")] = False,
     force: options.Force = False,
 ) -> None:  # fmt: skip
     """Write a model, or the network that finds digits, as an ONNX file.
