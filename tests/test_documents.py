@@ -48,10 +48,8 @@ def read(*rows: list[Word], turn: int = 0) -> PageReading:
             numbers.append(NumberReading(text, 0.9 ** len(text), box, chars))
         box = around([word.box for word in words])
         lines.append(LineReading(" ".join(text for *_, text in row), box, tuple(words), tuple(numbers)))
-    text = "\n".join(line.text for line in lines)
-    return PageReading(
-        "a.png", 0, text, tuple(digits), "m", turn=turn, finder="f", size=size, lines=tuple(lines)
-    )
+    text, lines = "\n".join(line.text for line in lines), tuple(lines)
+    return PageReading("a.png", 0, text, tuple(digits), "m", turn=turn, finder="f", size=size, lines=lines)
 
 
 TABLE = (
@@ -61,6 +59,11 @@ TABLE = (
 )
 COLUMNS = [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
 ODD = 'a"<\x1b>.png'
+MODEL = "neocog@1a2b3c4d"
+DIGITS = (DigitReading("0", 0.99, 0.61, (1, 2, 3, 4)), DigitReading("7", 0.98765, 0.5, (5, 2, 3, 4)),
+          DigitReading("?", 0.31, 0.01, (9, 2, 3, 4), "two answers"))  # fmt: skip
+READ = PageReading("a/b.jpg", 0, "07\n?", DIGITS, MODEL, ms={"decode": 1.23456, "find": 2.0})
+FAILED = PageReading("b.jpg", model=MODEL, error="the file is empty")
 
 
 def test_a_record_of_lines_has_their_words() -> None:
@@ -72,17 +75,14 @@ def test_a_record_of_lines_has_their_words() -> None:
     assert line["words"][1] == {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}
 
 
-def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_columns_are_tabs_and_empty_cells_stay_also_on_a_page_on_its_side(tmp_path, turn):
+    assert cells(read(*TABLE, turn=turn)) == COLUMNS
     plain, reading = Format("tsv", names=False), read(*TABLE)
     out = write_records(tmp_path / "a.tsv", plain, reading, PageReading("b.png", error="broken"))
     assert out.read_text() == "".join("\t".join(row) + "\n" for row in COLUMNS)
     assert Format("tsv").render(reading).startswith("a.png\t0\t123\t45\t6\n")
     assert plain.render(PageReading("a", 0, "7\n1")) == "7\n1\n"
-
-
-@pytest.mark.parametrize("turn", [0, 90, 180, 270])
-def test_a_page_on_its_side_has_the_same_columns(turn: int) -> None:
-    assert cells(read(*TABLE, turn=turn)) == COLUMNS
 
 
 def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_page_xml_follows_its_schema(turn: int | None) -> None:
 
 
 def test_coco(tmp_path: Path) -> None:
-    readings = (read(*TABLE), PageReading("b.png", error="broken"), read([(20, 10, "-5?")]))
+    readings = (FAILED, read(*TABLE), FAILED, read([(20, 10, "-5?")]))  # the first one, too
     coco = json.loads(write_records(tmp_path / "a", Format("coco"), *readings).read_text())
     none = json.loads(write_records(tmp_path / "none", Format("coco")).read_text())
     assert coco.keys() == none.keys() == {"info", "licenses", "categories", "images", "annotations"}
@@ -165,7 +165,7 @@ def test_coco(tmp_path: Path) -> None:
 
 
 def test_label_studio(tmp_path: Path) -> None:
-    form, readings = Format("labelstudio"), (read([(20, 10, "-5?")]), PageReading("b.png", error="broken"))
+    form, readings = Format("labelstudio"), (FAILED, read([(20, 10, "-5?")]), FAILED)
     (task,) = json.loads(write_records(tmp_path / "a", form, *readings).read_text())
     assert write_records(tmp_path / "none", form).read_text().split() == ["[", "]"]
     assert task["data"]["image"] == "a.png"
@@ -175,12 +175,6 @@ def test_label_studio(tmp_path: Path) -> None:
     assert box["id"] == text["id"]
     shares = [box["value"][side] for side in ("x", "y", "width", "height", "rotation")]
     assert shares == pytest.approx([5.0, 10 / 3, 8.5, 20 / 3, 0])
-
-
-@pytest.mark.parametrize("kind", ["coco", "labelstudio"])
-def test_pictures_after_one_that_failed_are_json(kind: str, tmp_path: Path) -> None:
-    readings = (PageReading("b.png", error="broken"), read([(20, 10, "5")]))
-    json.loads(write_records(tmp_path / "a", Format(kind), *readings).read_text())
 
 
 def opened(pdf: Path | io.BytesIO) -> closing:
@@ -261,13 +255,10 @@ def test_pages_of_a_pdf(pdf: bytes) -> None:
     assert not is_light(pdf), "it is decoded in a process that can be ended"
 
 
-def test_damaged_pdfs_have_a_record(pdf: bytes, model: str) -> None:
+def test_a_page_of_a_pdf_is_drawn_alone_and_damaged_ones_have_a_record(pdf, model, monkeypatch):
     for cut in (5, 60, 400, -300):
         *_, last = Reader(model, device="cpu").read_pages(pdf[:cut], safely=True)  # pdfium mends what it can
         assert last.error is None or "please report" not in last.error
-
-
-def test_a_page_of_a_pdf_is_drawn_alone(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, drawn = list(decode(pdf, long_side=300)), []
     monkeypatch.setattr(vision_decode, "check_page", lambda index, *_, **__: drawn.append(index))
     (second,) = decode(pdf, long_side=300, pages=[1, 2])
@@ -366,22 +357,8 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
             addresses.fetch(f"{server}/{path}")
 
 
-READ = PageReading(
-    "a/b.jpg",
-    0,
-    "07\n?",
-    (
-        DigitReading("0", 0.99, 0.61, (1, 2, 3, 4)),
-        DigitReading("7", 0.98765, 0.5, (5, 2, 3, 4)),
-        DigitReading("?", 0.31, 0.01, (9, 2, 3, 4), "two answers"),
-    ),
-    "neocog@1a2b3c4d",
-    ms={"decode": 1.23456, "find": 2.0},
-)
-FAILED = PageReading("b.jpg", model="neocog@1a2b3c4d", error="the file is empty")
-
-
-def test_the_record_is_as_documented() -> None:
+@pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
+def test_the_record_is_as_documented_and_takes_any_file_name(name: str) -> None:
     assert READ.to_json().startswith(
         '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
         '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
@@ -391,10 +368,6 @@ def test_the_record_is_as_documented() -> None:
     assert record["digits"][2]["reason"] == "two answers"
     assert (failed["error"], failed["digits"]) == ("the file is empty", [])
     assert READ.to_dict(timings=True)["ms"] == {"decode": 1.235, "find": 2.0}
-
-
-@pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
-def test_any_file_name_survives_json(name: str) -> None:
     line = PageReading(name).to_json()
     assert "\n" not in line
     assert json.loads(line.encode())["source"] == name
