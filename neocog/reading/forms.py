@@ -144,9 +144,8 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                     asked += [(one["name"], words) for words in _strings(one.get("rule"))]
                     fields.append(_field(one, folder, files))
                     order.append(one["name"])
-                pages.append(
-                    FormPage(blank, n if blank is None else page.get("blank_page", 0), tuple(fields))
-                )
+                number = n if blank is None else page.get("blank_page", 0)
+                pages.append(FormPage(blank, number, tuple(fields)))
             rules = dict[Any, Rule]()  # the same evidence is not weighed twice
             for own, words in asked:
                 place = f"{layout['name']}: " * (len(found["layouts"]) > 1) + f"rule of {own}"
@@ -302,10 +301,8 @@ def _adds_up(*texts: str, more: int = 0) -> bool | None:
     """Whether they do; None if that depends on whether marks part thousands or are decimal points."""
     if not more and len(texts) == 2 and texts[0] == texts[1]:  # dates too
         return True
-    first, second = (
-        sum(values[:-1]) + more == values[-1]
-        for values in ([amount(text, grouped=grouped) for text in texts] for grouped in (True, False))
-    )
+    values = ([amount(text, grouped=grouped) for text in texts] for grouped in (True, False))
+    first, second = (sum(own[:-1]) + more == own[-1] for own in values)
     return first if first == second else None
 
 

@@ -116,10 +116,8 @@ def threshold_for(model: "Model", max_error: float) -> float:
     good = [row["p"] for row in rows if row["error"] <= max_error]
     if not good:
         least = math.ceil(1e4 * min(row["error"] for row in rows)) / 100  # such a bound can be had
-        raise UsageError(
-            f"max_error {100 * max_error:.4g}%: model {model.name} can promise no fewer wrong answers "
-            f"than {least:.4g}%; give {least:.4g}% or more"
-        )
+        why = f"model {model.name} can promise no fewer wrong answers than {least:.4g}%"
+        raise UsageError(f"max_error {100 * max_error:.4g}%: {why}; give {least:.4g}% or more")
     return float(min(good))
 
 

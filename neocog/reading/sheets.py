@@ -352,9 +352,8 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
                 raise UsageError(f"{where}: its file has no page {page.number + 1}; change blank_page")
             seen = _seen(decoded.grey)
             if len(seen.points) < 2 * _INLIERS or not (seen.ink > 2 * _INK).any():
-                raise UsageError(
-                    f"{where}: has too little print to lay pages onto it; give a sheet with more"
-                )
+                why = "has too little print to lay pages onto it; give a sheet with more"
+                raise UsageError(f"{where}: {why}")
             out.append((kind, number, seen))
     return out
 
@@ -466,9 +465,9 @@ def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
     halves = [cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for ink in soft]
     here, there = (_resized(ink.shape, half.shape) for ink, half in zip(soft, halves, strict=True))
     mask = (cv2.dilate(halves[0], _ones(7)) > _INK / 2).astype(np.uint8)
-    start, steps = (
-        there @ way @ np.linalg.inv(here),
+    steps, start = (
         (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 1e-4),
+        there @ way @ np.linalg.inv(here),
     )
     start = (start / start[2, 2]).astype(np.float32)
     try:
@@ -575,14 +574,9 @@ def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:
 
 
 def _read_field(
-    reader: "Reader",
-    seen: _Seen,
-    blank: _Seen,
-    spot: _Spot,
-    page: "Page",
-    boxes: Sequence[Floats],
+    reader: "Reader", seen: _Seen, blank: _Seen, spot: _Spot, page: "Page", boxes: Sequence[Floats],
     used: bool,
-) -> tuple[CellReading, _Written | None]:
+) -> tuple[CellReading, _Written | None]:  # fmt: skip
     """Read a field: cut it out at the page's own resolution, take print out, find and read what is left.
 
     ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
@@ -759,10 +753,8 @@ def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
         above, below = -_run(hidden), _run(hidden[::-1])[::-1]  # rows to the next that is not hidden
         darkest = np.full_like(clean, 255)
         for slope in _SLOPES if hidden.any() else ():
-            both = [
-                cv2.remap(clean, x + slope * off, y + off, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-                for off in (above, below)
-            ]
+            ways = [(x + slope * off, y + off, cv2.INTER_LINEAR) for off in (above, below)]
+            both = [cv2.remap(clean, *way, borderMode=cv2.BORDER_REPLICATE) for way in ways]
             darkest = np.minimum(darkest, np.maximum(*both))
         out[part] = np.where(hidden, darkest, clean)
     return out
@@ -809,9 +801,8 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
             at = np.arange(u.min(), u.max() + 1)[:, None] * along
             beside = list[NDArray[np.bool_]]()
             for off in (v + side, v - side):
-                x, y = np.round(at + off * across).astype(int).T
-                there = ink[np.clip(y, 0, ink.shape[0] - 1), np.clip(x, 0, ink.shape[1] - 1)]
-                beside.append(there > 0)
+                y, x = np.round(at + off * across).astype(int)[:, ::-1].T.clip(0, np.array([ink.shape]).T - 1)
+                beside.append(ink[y, x] > 0)
             free = max(1, round(0.12 * tall))
             ends = np.array([(one[:free].any(), one[-free:].any()) for one in beside])
             both = np.logical_and(*(np.convolve(one, smear, "same") > 0 for one in beside))

@@ -10,7 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import Any
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -95,7 +95,7 @@ class ServeJob(Job):
         if what == "thumbnails":
             return list(_thumbnails(item))
         if what == "page":  # for a browser that does not know the file's format
-            return _encoded(_page(item, asked["page"], _SHOWN).pixels, "JPEG", quality=_QUALITY)
+            return _encoded(_page(item, asked["page"], _SHOWN).pixels, "JPEG")
         if what == "explain":
             return _encoded(self._explain(item, **asked["marks"]), "PNG")
         marks = asked["marks"]
@@ -228,17 +228,10 @@ class Service:
         if self._error is not None:
             raise self._error
 
-    def _tasks(self) -> Iterator[Task]:
-        for task in iter(self._requests.get, None):
-            assert task is not None
-            if self._futures[task.first].cancelled():
-                del self._futures[task.first]
-            else:
-                yield task
-
     def _run(self) -> None:
+        tasks = cast(Iterator[Task], iter(self._requests.get, None))
         try:
-            for answer in run_tasks(self._tasks(), self._pool, self._job):
+            for answer in run_tasks(tasks, self._pool, self._job):
                 assert isinstance(answer, Answer)
                 future = self._futures.pop(answer.first)
                 with suppress(InvalidStateError):  # nobody wants it any more
@@ -329,12 +322,12 @@ def _cells(
 
 
 def _url(pixels: NDArray[np.uint8]) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(_encoded(pixels, 'JPEG', quality=_QUALITY)).decode()}"
+    return f"data:image/jpeg;base64,{base64.b64encode(_encoded(pixels, 'JPEG')).decode()}"
 
 
-def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
+def _encoded(pixels: NDArray[np.uint8], form: str) -> bytes:
     stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, form, **options)
+    Image.fromarray(pixels).save(stream, form, quality=_QUALITY)  # PNG has none
     return stream.getvalue()
 
 
