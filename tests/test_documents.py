@@ -20,7 +20,7 @@ from neocog.errors import InputError, UsageError
 from neocog.reading import addresses
 from neocog.reading.formats import Format, cells, kind_of
 from neocog.reading.reader import Reader
-from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.records import DigitReading, LineReading, NumberReading
 from neocog.reading.results import PageReading
 from neocog.vision import decode as vision_decode
 from neocog.vision import documents
@@ -38,16 +38,16 @@ def read(*rows: list[Word], turn: int = 0) -> PageReading:
     size = SIZE if turn in (0, 180) else SIZE[::-1]
     digits, lines = list[DigitReading](), []
     for row in rows:
-        words, numbers = [], []
+        words = []
         for left, top, text in row:
             boxes = [turned_back((left + 12 * k, top, 10, 20), turn, *size) for k in range(len(text))]
             chars = tuple(DigitReading(char, 0.9, 0.5, box) for char, box in zip(text, boxes, strict=True))
             first, box = len(digits), around(boxes)
             digits += [char for char in chars if char.char.isdigit()]
-            words.append(WordReading(text, box, (first, len(digits) - 1)))
-            numbers.append(NumberReading(text, 0.9 ** len(text), box, chars))
+            own = {"digits": (first, len(digits) - 1), "shown": text}
+            words.append(NumberReading(text, 0.9 ** len(text), box, chars, **own))
         box = around([word.box for word in words])
-        lines.append(LineReading(" ".join(text for *_, text in row), box, tuple(words), tuple(numbers)))
+        lines.append(LineReading(" ".join(text for *_, text in row), box, tuple(words)))
     text, lines = "\n".join(line.text for line in lines), tuple(lines)
     return PageReading("a.png", 0, text, tuple(digits), "m", turn=turn, finder="f", size=size, lines=lines)
 

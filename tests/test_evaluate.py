@@ -62,9 +62,9 @@ def test_picture_score():
 
 def test_risk_of_numbers_by_their_p():
     def read(*numbers):
-        some = tuple(NumberReading(text, p, (0, 0, 1, 1), ()) for text, p in numbers)
+        some = tuple(NumberReading(text, p, (0, 0, 1, 1), (), digits=(0, 0)) for text, p in numbers)
         text = " ".join(one.text for one in some)
-        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), (), some),))
+        return PageReading("a", text=text, lines=(LineReading(text, (0, 0, 1, 1), some),))
 
     readings = read(("7", 0.99)), read(("7-", 0.97), ("34", 0.6)), read(("?", 0.99)), read()
     score = PictureScore(readings, ("7", "735", "1", "2"), 1.0)

@@ -26,7 +26,7 @@ from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading import numbers
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
-from neocog.reading.records import DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.records import DigitReading, LineReading, NumberReading
 from neocog.reading.results import PageReading
 from neocog.vision.decode import Page
 from neocog.vision.finder import Finding
@@ -277,10 +277,10 @@ def test_a_column_of_amounts_is_one_column() -> None:
         places = zip("12,30", (0, 22, 55, 90, 112), strict=True)
         chars = tuple(DigitReading(char, 1.0, 1.0, (x, 80 * row, 20, 40)) for char, x in places)
         box = (0, 80 * row, 132, 40)
-        word = WordReading("12,30", box, (len(digits), len(digits) + 3))
-        number = NumberReading("12,30", 0.9, box, chars)
+        span = len(digits), len(digits) + 3
+        number = NumberReading("12,30", 0.9, box, chars, digits=span, shown="12,30")
         digits += [char for char in chars if char.char != ","]
-        lines.append(LineReading("12,30", box, (word,), (number,)))
+        lines.append(LineReading("12,30", box, (number,)))
     reading = PageReading("a.png", digits=tuple(digits), lines=tuple(lines), size=(200, 500), reader="lines")
     assert Format("tsv", names=False).render(reading) == "12,30\n" * 6
 

@@ -41,9 +41,8 @@ def page_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
     """Return words of a picture from left to right, each with its p; 0 for one without a digit."""
     found = []
     for line in reader.read(pixels).lines:
-        numbers = iter(line.numbers or ())
         for word in line.words:
-            found.append((word.box[0], word.text, 0.0 if word.digits is None else next(numbers).p))
+            found.append((word.box[0], word.text, 0.0 if word.digits is None else word.p))
     return [(text, p) for _, text, p in sorted(found)]
 
 

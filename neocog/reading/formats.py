@@ -216,10 +216,10 @@ def _hocr_page(reading: PageRecord) -> ET.Element:
     for line in reading.lines:
         turn = f"; textangle {reading.turn}" if reading.turn else ""
         own = ET.SubElement(page, "span", {"class": "ocr_line", "title": _bbox(line.box) + turn})
-        for word, p, chars in reading.words(line):
-            title = f"{_bbox(word.box)}; x_wconf {round(100 * p)}"
+        for word, box, p, chars in reading.words(line):
+            title = f"{_bbox(box)}; x_wconf {round(100 * p)}"
             inside = ET.SubElement(own, "span", {"class": "ocrx_word", "title": title})
-            inside.text = None if chars else word.text
+            inside.text = None if chars else word
             for c in chars:
                 title = f"x_bboxes {_bbox(c.box).removeprefix('bbox ')}; x_conf {100 * c.p:.1f}"
                 ET.SubElement(inside, "span", {"class": "ocrx_cinfo", "title": title}).text = c.char
@@ -237,11 +237,11 @@ def _alto_page(reading: PageRecord) -> ET.Element:
         inside.set("ROTATION", str(reading.turn))
     for n, line in enumerate(reading.lines):
         own = ET.SubElement(inside, "TextLine", {"ID": f"p{number}_l{n}", **_place(line.box)})
-        for k, (word, p, chars) in enumerate(reading.words(line)):
+        for k, (word, box, p, chars) in enumerate(reading.words(line)):
             if k:
                 ET.SubElement(own, "SP")
             name = f"p{number}_l{n}_w{k}"
-            told = {"ID": name, "CONTENT": word.text, "WC": f"{p:.2f}", **_place(word.box)}
+            told = {"ID": name, "CONTENT": word, "WC": f"{p:.2f}", **_place(box)}
             inner = ET.SubElement(own, "String", told)
             for j, c in enumerate(chars):
                 glyph = {"ID": f"{name}_g{j}", "CONTENT": c.char, "GC": f"{c.p:.2f}", **_place(c.box)}
@@ -273,11 +273,11 @@ def _page(reading: PageRecord) -> ET.Element:
         region = outlined(page, "TextRegion", "r0", (0, 0, wide, high))
         for n, line in enumerate(reading.lines):
             own = outlined(region, "TextLine", f"l{n}", line.box)
-            for k, (word, p, chars) in enumerate(reading.words(line)):
-                inner = outlined(own, "Word", f"l{n}_w{k}", word.box)
+            for k, (word, box, p, chars) in enumerate(reading.words(line)):
+                inner = outlined(own, "Word", f"l{n}_w{k}", box)
                 for j, char in enumerate(chars):
                     say(outlined(inner, "Glyph", f"l{n}_w{k}_g{j}", char.box), char.char, char.p)
-                say(inner, word.text, p)
+                say(inner, word, p)
             say(own, line.text)
         say(region, reading.text)
     return page
@@ -288,8 +288,8 @@ def _coco(reading: PageRecord) -> list[Any]:
     wide, high = reading.size or (0, 0)
     image = {"file_name": reading.source, "width": wide, "height": high, "page": reading.page}
     marks = []
-    for word, p, chars in (one for line in reading.lines for one in reading.words(line) if one[2]):
-        several = ("number", word.text, p, word.box), *((c.char, c.char, c.p, c.box) for c in chars)
+    for word, box, p, chars in (one for line in reading.lines for one in reading.words(line) if one[3]):
+        several = ("number", word, p, box), *((c.char, c.char, c.p, c.box) for c in chars)
         for name, text, own, (x, y, w, h) in several:
             if name in _CATEGORIES:  # the text of a pattern is not
                 marks.append({
@@ -306,13 +306,13 @@ def _task(reading: PageRecord) -> dict[str, Any]:
     size = {"original_width": wide, "original_height": high, "image_rotation": 0}
     result, least = list[dict[str, Any]](), 1.0
     for n, line in enumerate(reading.lines):
-        for k, (word, p, chars) in enumerate(reading.words(line)):
+        for k, (word, box, p, chars) in enumerate(reading.words(line)):
             if chars:
-                x, y, w, h = (100 * side / (high if i % 2 else wide) for i, side in enumerate(word.box))
-                box = {"x": x, "y": y, "width": w, "height": h, "rotation": 0}
+                x, y, w, h = (100 * side / (high if i % 2 else wide) for i, side in enumerate(box))
+                there = {"x": x, "y": y, "width": w, "height": h, "rotation": 0}
                 own = {"id": f"l{n}w{k}", "to_name": "image", "score": round(p, 4), **size}
-                read, least = {**box, "text": [word.text]}, min(least, p)
-                result.append({**own, "from_name": "bbox", "type": "rectangle", "value": box})
+                read, least = {**there, "text": [word]}, min(least, p)
+                result.append({**own, "from_name": "bbox", "type": "rectangle", "value": there})
                 result.append({**own, "from_name": "transcription", "type": "textarea", "value": read})
     told = {"model_version": reading.model, "score": round(least, 4), "result": result}
     return {"data": {"image": reading.source, "page": reading.page}, "predictions": [told]}
@@ -350,8 +350,8 @@ def cells(reading: PageRecord) -> list[list[str]]:
 
     rows = list[list[Box]]()
     for line in reading.lines:
-        own = [word.digits for word in line.words if word.digits]
-        rows.append([lying(digit.box) for digit in reading.digits[own[0][0] : own[-1][1] + 1]])
+        own = [digit for word in line.numbers for digit in word.digits or ()]
+        rows.append([lying(digit.box) for digit in reading.digits[own[0] : own[-1] + 1]])
     slope = voted_slope(np.array([box for row in rows for box in row], np.float64))
 
     def middle(box: Box) -> float:
@@ -361,14 +361,13 @@ def cells(reading: PageRecord) -> list[list[str]]:
 
     numbers = list[list[tuple[float, float, bool]]]()
     for line in reading.lines:
-        ruled = [word.ruled for word in line.words if word.digits]
-        spans = [(middle(number.box), lying(number.box)[2] / 2) for number in line.numbers]
-        numbers.append([(at - half, at + half, wall) for (at, half), wall in zip(spans, ruled, strict=True)])
+        spans = [(middle(own.box), lying(own.box)[2] / 2, own.ruled) for own in line.numbers]
+        numbers.append([(at - half, at + half, wall) for at, half, wall in spans])
     ends, table = _columns(rows, numbers), list[list[str]]()
     for line in reading.lines:
         texts: list[list[str]] = [[] for _ in range(len(ends) + 1)]
         for word in line.words:
-            texts[bisect(ends, middle(word.box))].append(word.text)
+            texts[bisect(ends, middle(word.box))].append(word.shown)
         table.append([" ".join(some) for some in texts])
     return table
 

@@ -21,7 +21,7 @@ from neocog.reading.device import open_engine, open_finder
 from neocog.reading.numbers import page_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.policy import Pattern, Policy, read_valid
-from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading, WordReading
+from neocog.reading.records import REJECTED, Box, DigitReading, LineReading, NumberReading
 from neocog.reading.results import PageReading
 from neocog.vision.decode import MAX_PIXELS
 from neocog.vision.finder import FinderSettings, Finding, find
@@ -198,21 +198,19 @@ def read_page(reader: Reader, source: str, page: "Page", began: float) -> PageRe
     """Read a page; ``began``: when its decoding did."""
     start = time.perf_counter()
     lines, left_out, turn, spent, warnings = page_lines(reader, page)
-    # a line's words, with or without digits; its numbers; all digits and signs of the page
+    # a line's words; all digits and signs of the page
     digits, signs, told = list[DigitReading](), list[DigitReading](), list[LineReading]()
     for line in lines:
-        words, numbers = list[WordReading](), list[NumberReading]()
+        words = list[NumberReading]()
         for word in line.words:
             first = len(digits)
             for char in word.chars:
                 (digits if char.char in _DIGITS else signs).append(char)
             span = (first, len(digits) - 1) if len(digits) > first else None
-            numbers += [word] if span else []
             text = "".join(filter(_DIGITS.__contains__, word.text)) if reader.digits_only else word.text
-            words.append(WordReading(text, word.box, span, word.ruled))
-        text = ("" if reader.digits_only else " ").join(word.text for word in words)
-        box = around([word.box for word in words])
-        told.append(LineReading(text, box, tuple(words), tuple(numbers), line.margin))
+            words.append(replace(word, digits=span, shown=text))
+        text = ("" if reader.digits_only else " ").join(word.shown for word in words)
+        told.append(LineReading(text, around([word.box for word in words]), tuple(words), line.margin))
     whole = time.perf_counter() - start
     fits = bool(lines) and None not in (line.margin for line in lines) if reader.automaton else None
     return PageReading(

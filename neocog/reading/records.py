@@ -28,24 +28,16 @@ class DigitReading:
 
 
 @dataclass(frozen=True, slots=True)
-class WordReading:
-    """Digits and signs of one line with no wide gap between them."""
-
-    text: str
-    box: Box
-    digits: tuple[int, int] | None  #: its first and last digit among those of the page; None for signs alone
-    ruled: bool = False  #: whether a rule parts it from the word before it; in no file
-
-
-@dataclass(frozen=True, slots=True)
 class NumberReading:
-    """A word that holds digits, with the signs in it."""
+    """A word: digits and signs with no wide gap between them. Without a digit it is no number."""
 
     text: str
     p: float  #: probability that all of it is right
     box: Box
     chars: tuple[DigitReading, ...]  #: its digits, signs and ``?``
-    ruled: bool = False  #: as `WordReading.ruled`
+    ruled: bool = False  #: whether a rule parts it from the word before it; in no file
+    digits: tuple[int, int] | None = None  #: its first and last among those of the page; None: signs alone
+    shown: str = ""  #: what of it is in the text of the page, which may leave out signs
 
     def to_dict(self) -> dict[str, Any]:
         chars = [{"char": c.char, "p": round(c.p, 4), "box": list(c.box)} for c in self.chars]
@@ -59,13 +51,17 @@ class LineReading:
 
     text: str
     box: Box
-    words: tuple[WordReading, ...]
-    numbers: tuple[NumberReading, ...] = ()  #: its words that hold digits
+    words: tuple[NumberReading, ...]
     #: log likelihood above that of the next text that a pattern or a list allows; infinite if there is none
     margin: float | None = None
 
+    @property
+    def numbers(self) -> tuple[NumberReading, ...]:
+        """Its words that hold digits."""
+        return tuple(word for word in self.words if word.digits is not None)
+
     def to_dict(self) -> dict[str, Any]:
-        words = [{"text": w.text, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
+        words = [{"text": w.shown, "box": list(w.box), "digits": list(w.digits or ())} for w in self.words]
         numbers = [number.to_dict() for number in self.numbers]
         record = {"text": self.text, "box": list(self.box), "words": words, "numbers": numbers}
         return record if self.margin is None else record | {"margin": round(self.margin, 4)}
@@ -133,15 +129,12 @@ class PageRecord(_Record):
         """Why places were rejected, each reason once."""
         return sorted({digit.reason for digit in self.digits if digit.reason})
 
-    def words(self, line: LineReading) -> Iterator[tuple[WordReading, float, tuple[DigitReading, ...]]]:
-        """Words of a line, how probably each is right, 0 for signs alone, and the characters of a number."""
-        numbers = iter(line.numbers)
+    def words(self, line: LineReading) -> Iterator[tuple[str, Box, float, tuple[DigitReading, ...]]]:
+        """Words of a line, their boxes, how probably each is right, characters; 0 and none of signs alone."""
         for word in line.words:
-            if word.digits is None:
-                yield word, 0.0, ()
-                continue
-            number, (first, last) = next(numbers), word.digits
-            yield word, number.p, number.chars if number.text == word.text else self.digits[first : last + 1]
+            first, last = word.digits or (0, -1)
+            chars = word.chars if word.digits and word.shown == word.text else self.digits[first : last + 1]
+            yield word.shown, word.box, word.p if word.digits else 0.0, chars
 
     def _facts(self) -> dict[str, Any]:
         digits = [

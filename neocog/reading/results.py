@@ -104,7 +104,7 @@ class PageReading(PageRecord):
 
     def add_to(self, pdf: PdfWriter, page: Page) -> None:
         """Add the picture of this page to a PDF, with its text as an invisible layer."""
-        words = ((word.text, word.box) for line in self.lines for word in line.words)
+        words = ((word.shown, word.box) for line in self.lines for word in line.words)
         pdf.add(page.pixels, page.size, words, self.turn)
 
     def _drawn(self, long_side: int = LARGEST) -> "Image":

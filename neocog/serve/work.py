@@ -270,18 +270,19 @@ def _weighed(data: bytes, least: float) -> dict[str, dict[str, Any]]:
     try:
         asked = json.loads(data)
         (layout,) = _form(to_json({"form": 1, "layouts": [asked["layout"]]}).encode()).layouts
-        given: dict[str, Any] = asked["fields"]
-        said = {name: own for name, own in given.items() if isinstance(own, str)}
-        cells = {name: CellReading(own, 1.0, read=own, texts={own: 1.0}) for name, own in said.items()}
-        for name in given.keys() - said.keys():
-            own, texts = given[name], {text: _probability(p) for text, p in given[name]["texts"].items()}
+        cells = dict[str, CellReading]()
+        for name, own in asked["fields"].items():
+            if isinstance(own, str):
+                cells[name] = CellReading(own, 1.0, read=own, texts={own: 1.0})
+                continue
+            texts = {text: _probability(p) for text, p in own["texts"].items()}
             p = own["p"] if own["p"] is None else _probability(own["p"])
             cells[name] = CellReading(own["text"], p, own["why"], own["read"], texts=texts)
         found = weigh(cells, layout.rules, least)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         wanted = "expected JSON with a layout and its fields, each a text, or as it was before the rules"
         raise InputError(wanted) from None
-    return {name: cell.to_dict() for name, cell in found.items() if name not in said}
+    return {name: found[name].to_dict() for name, own in asked["fields"].items() if not isinstance(own, str)}
 
 
 def _probability(p: Any) -> float:
