@@ -185,6 +185,7 @@ class SheetReading(_Record):
     residual: tuple[float, ...] = ()  #: of each page: median distance of matched places, pixels of the file
     fit: tuple[float, ...] = ()  #: of each page: share of the blank's print that was found
     fields: Mapping[str, CellReading] = field(default_factory=dict)
+    before: Mapping[str, CellReading] = field(default_factory=dict)  #: its rules, if it has some; in no file
     model: str = ""
     error: str | None = None
     warnings: tuple[str, ...] = ()  #: ``blank-is-written``

@@ -158,7 +158,7 @@ def read_sheets(
                     why = "its pages may be of different sheets"
                     cells = {n: replace(cell, text=REJECTED, why=why) for n, cell in one.fields.items()}
                     told = f"{why}: those before and after lack some; put them in order"
-                    one = replace(one, fields=cells, error=told)
+                    one = replace(one, fields=cells, before={}, error=told)
                 yield one
             held, lost = [], missing
         yield sheet
@@ -187,13 +187,13 @@ def _each_sheet(
         missing = ", ".join(str(number + 1) for number in numbers if number not in pages)
         told = f"page {missing} of {len(numbers)} is missing; scan the whole sheet into one file"
         cells |= _taught(weigh(cells, layout.rules, least), written, least, beat)
-        cells, since, begun = weigh(cells, layout.rules, least), begun, time.perf_counter()
+        since, begun = begun, time.perf_counter()
         yield record(
             page=min(page.at for page in pages.values()), layout=layout.name,
             pages=tuple(pages[n].at if n in pages else None for n in numbers),
             residual=tuple(page.laid.residual for page in pages.values()),
-            fit=tuple(page.laid.fit for page in pages.values()),
-            fields=cells, error=told if missing else None,
+            fit=tuple(page.laid.fit for page in pages.values()), before=cells if layout.rules else {},
+            fields=weigh(cells, layout.rules, least), error=told if missing else None,
             warnings=("blank-is-written",) * any(page.in_use for page in pages.values()),
             ms={"read": 1e3 * (begun - since)},
         )  # fmt: skip

@@ -107,14 +107,9 @@ class ServeJob(Job):
         """The records of sheets, with ``pictures`` of fields and what was read ``before`` rules."""
         reader = self.reader.for_sheets()
         form, _, picture = bytes(item.picture()).partition(b"\n")
-        found, size, settings = _form(form), 0, reader.settings
-        rules = {layout.name: layout.rules for layout in found.layouts}
-        found = replace(found, layouts=tuple(layout._replace(rules=()) for layout in found.layouts))
+        size, settings = 0, reader.settings
         try:
-            for sheet in read_sheets(reader, found, picture, beat=beat):
-                mixed, before = sheet.error is not None and None not in sheet.pages, sheet.fields
-                if own_rules := () if mixed else rules.get(sheet.layout, ()):
-                    sheet = replace(sheet, fields=weigh(before, own_rules, reader.policy.min_p))
+            for sheet in read_sheets(reader, _form(form), picture, beat=beat):
                 many = f"has more than {MAX_PAGES} pages" * (sheet.page >= MAX_PAGES)
                 record = replace(sheet, source=item.source).to_dict(settings=settings)
                 for number in {n for n in record["pages"] if n is not None} if pictures and not many else ():
@@ -127,8 +122,8 @@ class ServeJob(Job):
                         if size > MAX_PICTURES:
                             many = f"has fields whose pictures are larger than {MAX_PICTURES >> 20} MiB"
                             break
-                for name, cell in record["fields"].items() if pictures and own_rules else ():
-                    cell["before"] = before[name].to_dict() | {"texts": dict(before[name].texts)}
+                for name, cell in sheet.before.items() if pictures else ():
+                    record["fields"][name]["before"] = cell.to_dict() | {"texts": dict(cell.texts)}
                 if many:
                     many += f"; send page {sheet.page + 1} and those after it in another file"
                     lost = SheetReading(item.source, sheet.page, model=sheet.model, error=many)
