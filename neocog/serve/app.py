@@ -116,9 +116,8 @@ class Api:
                 if len(boxes := [box for _, box in digits if box]) != 1:
                     raise HTTPException(400, f"got {len(boxes)} digits with a box, expected one")
                 asked["marks"] = marks | {"boxes": boxes}
-            found = await self._ask(
-                request, body[: MAX_FORM + 1] if what == "form" else body, what=what, **asked
-            )
+            body = body[: MAX_FORM + 1] if what == "form" else body
+            found = await self._ask(request, body, what=what, **asked)
         if (kind := {"page": "image/jpeg", "explain": "image/png"}.get(what)) is not None:
             return Response(found, media_type=kind)
         return _json({"ok": True} if what == "form" else found)
