@@ -13,7 +13,7 @@ from neocog.network import layers, line_engine, reference
 from neocog.network.blurs import blur_kernel
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine, Layers
-from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, Patches, full, patches, s_layer
 from neocog.network.model import SWeights, load_model
 from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, bell, preset
 from neocog.network.u0 import made_digits, u0_from_digits
@@ -21,14 +21,14 @@ from tests.cuda_maps import excitable_model
 from tests.support import digits_of, tiny_model
 
 
-def error(got: Patch, want: np.ndarray) -> float:
+def error(got: Patches, want: np.ndarray) -> float:
     """Largest difference over largest response; channel-last against planes-first.
 
     Random inputs may leave every cell just above its threshold, where float32 cannot tell a response of 0.002
     better: such maps are held to the same absolute error as one of 0.1.
     """
-    assert got.full().shape == (len(want), *want.shape[2:], want.shape[1])
-    return float(np.abs(got.full().transpose(0, 3, 1, 2) - want).max() / max(np.abs(want).max(), 0.1))
+    assert full(got).shape == (len(want), *want.shape[2:], want.shape[1])
+    return float(np.abs(full(got).transpose(0, 3, 1, 2) - want).max() / max(np.abs(want).max(), 0.1))
 
 
 def sparse_maps(rng: np.random.Generator, size: int, planes: int) -> np.ndarray:
@@ -38,6 +38,10 @@ def sparse_maps(rng: np.random.Generator, size: int, planes: int) -> np.ndarray:
     inside = rng.random(u[:, rows, columns].shape, dtype=np.float32)
     u[:, rows, columns] = inside * (rng.random(inside.shape) < 0.5)
     return u
+
+
+def tight(u: np.ndarray) -> Patches:
+    return [patch.tight() for patch in patches(u)]
 
 
 def planes_first(u: np.ndarray) -> np.ndarray:
@@ -60,9 +64,9 @@ def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int, t
         planes_first(u), x.astype(float), c.astype(float), threshold=0.4, q=100.0, padding=padding
     )
     with mock.patch.object(line_engine, "MAX_VALUES", line_engine.MAX_VALUES if transformed else 0):
-        got = SLayer(spec, SWeights(x, c, 0.4, 100.0), size)(Patch.whole(u).tight())
+        got = s_layer(spec, SWeights(x, c, 0.4, 100.0), size)(tight(u))
     assert error(got, want) < 1e-5
-    assert not got.full()[..., 4].any()
+    assert not full(got)[..., 4].any()
 
 
 def inked(rng: np.random.Generator, rows: slice, columns: slice) -> np.ndarray:
@@ -86,7 +90,7 @@ def test_what_stands_beside_a_digit_changes_nothing(name: str, ink: slice, place
         u[place] = digit
         for layer, respond in stages:
             u = respond(u)
-            maps = u.full()[place]
+            maps = full(u)[place]
             assert maps.any(), layer
             assert np.array_equal(maps, wanted.setdefault(layer, maps)), layer
 
@@ -101,7 +105,7 @@ def test_c_layer(name: str, seed: int, size: int, stage: int) -> None:
     blur = rng.random((5, 5), dtype=np.float32) if spec is odd else blur_kernel(spec).astype(np.float32)
     u = sparse_maps(rng, size, 3)
     want = reference.c_response(planes_first(u), blur.astype(float), padding=spec.padding, kind=psi)
-    assert error(CLayer(spec, blur, size, psi)(Patch.whole(u).tight()), want) < 1e-5
+    assert error(CLayer(spec, blur, size, psi)(tight(u)), want) < 1e-5
 
 
 @pytest.mark.parametrize("ink", [slice(0, 65), slice(20, 44), slice(62, 65), slice(0, 0)])

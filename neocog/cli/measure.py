@@ -83,15 +83,15 @@ def evaluate(
 def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> list[str]:
     from neocog.evaluation.evaluate import evaluate_digits
 
-    score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=Counter("digits"))
+    facts = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=Counter("digits"))
     if as_json:
-        print(to_json({**score.to_dict(), "model": reader.model.id, "device": reader.engine.device}))
+        print(to_json({**facts, "model": reader.model.id, "device": reader.engine.device}))
         return []
-    wrong = score.n - round(score.accuracy * score.n)
-    print(f"{digits.name}: {score.n} digits read by {reader.model.id} in {score.seconds:.1f} s")
-    print(f"accuracy {100 * score.accuracy:.2f} %   ({wrong} wrong)")
+    n, accuracy = facts["n"], facts["accuracy"]
+    print(f"{digits.name}: {n} digits read by {reader.model.id} in {facts['seconds']:.1f} s")
+    print(f"accuracy {100 * accuracy:.2f} %   ({n - round(accuracy * n)} wrong)")
     print("\nwritten  read as" + "".join(f"{answer:>5}" for answer in [*range(10), "none"])[3:])
-    for digit, row in enumerate(score.confusion):
+    for digit, row in enumerate(facts["confusion"]):
         print(f"{digit:>7}  " + "".join(f"{count or '.':>5}" for count in row))
     return []
 

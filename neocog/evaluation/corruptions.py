@@ -42,14 +42,6 @@ def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = 
     return np.asarray(np.round(255 * np.clip(changed, 0, 1)), np.uint8)
 
 
-def _noise(ink: Ink, amount: float, rng: Random) -> Ink:
-    return np.asarray(ink + amount * rng.standard_normal(ink.shape, dtype=np.float32))
-
-
-def _contrast(ink: Ink, amount: float, rng: Random) -> Ink:
-    return ink * amount
-
-
 def _blur(ink: Ink, amount: float, rng: Random) -> Ink:
     bell = np.exp(-0.5 * (np.subtract.outer(_PIXELS, _PIXELS) / amount) ** 2)
     bell /= bell[DIGIT_SIZE // 2].sum()  # beyond the border is paper
@@ -107,12 +99,17 @@ def _sampled(ink: Ink, where: Callable[[Ink, Ink], tuple[Ink, Ink]]) -> Ink:
 
 
 CORRUPTIONS = {
-    "noise": Corruption((0.08, 0.16, 0.24, 0.32, 0.4), _noise),  # standard deviation, of full ink
+    "noise": Corruption(  # standard deviation, of full ink
+        (0.08, 0.16, 0.24, 0.32, 0.4),
+        lambda ink, amount, rng: ink + amount * rng.standard_normal(ink.shape, dtype=np.float32),
+    ),
     "blur": Corruption((0.6, 0.9, 1.2, 1.6, 2.0), _blur),  # standard deviation, pixels
     "shift": Corruption((1, 2, 3, 4, 5), _shift),  # pixels, in any direction
     "rotation": Corruption((8, 16, 24, 32, 40), _rotation),  # degrees, left or right
     "scale": Corruption((1.08, 1.16, 1.24, 1.32, 1.4), _scale),  # larger or smaller
     "occlusion": Corruption((4, 6, 8, 10, 12), _occlusion),  # side of a square, its middle in the digit's box
-    "contrast": Corruption((0.7, 0.5, 0.35, 0.25, 0.15), _contrast),  # what is left of the ink
+    "contrast": Corruption(
+        (0.7, 0.5, 0.35, 0.25, 0.15), lambda ink, amount, _: ink * amount
+    ),  # what is left of the ink
     "background": Corruption((0.1, 0.2, 0.3, 0.4, 0.5), _background),  # uneven grey, at most, of full ink
 }

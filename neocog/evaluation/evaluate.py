@@ -26,28 +26,6 @@ _CHUNK = 512  # digits between two calls of progress
 Progress = Callable[[int, int], None]  #: called with how many are done and how many there are
 
 
-@dataclass(frozen=True, slots=True)
-class DigitScore:
-    """Counts of digits (row) by answers (column, 10 for none), (10, 11), and the seconds of the network."""
-
-    confusion: NDArray[np.int64]
-    seconds: float
-
-    @property
-    def n(self) -> int:
-        return int(self.confusion.sum())
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right answers; no answer is a wrong one."""
-        return float(np.trace(self.confusion)) / max(self.n, 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``neocog eval --json`` prints it."""
-        facts = {"n": self.n, "accuracy": round(self.accuracy, 6), "seconds": round(self.seconds, 3)}
-        return {**facts, "confusion": self.confusion.tolist()}
-
-
 @dataclass(frozen=True)
 class PictureScore:
     """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
@@ -140,11 +118,14 @@ def confusion_of(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> NDArr
 
 def evaluate_digits(
     engine: AnyEngine, digits: Digits, *, batch: int = 32, progress: Progress | None = None
-) -> DigitScore:
-    """Read isolated digits and count the answers."""
+) -> dict[str, Any]:
+    """Read isolated digits and count the answers, as ``neocog eval --json`` prints it."""
     start = time.perf_counter()
     answers = answer_digits(engine, digits.images, batch=batch, progress=progress)
-    return DigitScore(confusion_of(digits.labels, answers.label), time.perf_counter() - start)
+    confusion = confusion_of(digits.labels, answers.label)
+    accuracy = round(float(np.trace(confusion)) / max(len(digits), 1), 6)  # no answer is a wrong one
+    seconds = round(time.perf_counter() - start, 3)
+    return {"n": len(digits), "accuracy": accuracy, "seconds": seconds, "confusion": confusion.tolist()}
 
 
 def evaluate_pictures(

@@ -106,8 +106,24 @@ def examine() -> Iterator[Check]:
     """Look at every point, one after another; none of them raises."""
     found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Check("python", "ok", f"{found}, {cores()} cores")
-    yield _numpy()
-    yield (opencv := _opencv())
+    config: Any = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {})
+    name = blas.get("name", "unknown")
+    slow = name in ("unknown", "none", "lapack_lite")
+    advice = "this NumPy has no fast BLAS: pip install -U numpy" if slow else ""
+    found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}"
+    yield Check("numpy", "warn" if slow else "ok", found, advice)
+    wheels = [own.name for own in metadata.distributions()
+              if own.name and re.fullmatch(r"opencv-(contrib-)?python(-headless)?", own.name)]  # fmt: skip
+    advice = f"two wheels overwrite each other: pip uninstall {' '.join(wheels)}, then install one"
+    try:
+        import cv2
+
+        found = f"{cv2.__version__} ({', '.join(wheels) or 'no wheel'})"
+        opencv = Check("opencv", "ok", found) if len(wheels) < 2 else Check("opencv", "warn", found, advice)
+    except ImportError as error:  # a missing libGL shows here
+        opencv = Check("opencv", "fail", f"cannot be imported: {error}", OPENCV_NEEDS)
+    yield opencv
     missing = {extra for extra, names in _EXTRAS.items() if not all(map(util.find_spec, names))}
     there = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
     words = ", ".join(f"{name} ({', '.join(own)})" for name, own in _EXTRAS.items() if name in missing)
@@ -126,30 +142,6 @@ def examine() -> Iterator[Check]:
     if not shown:
         shown = sys.platform if sys.platform in ("win32", "darwin") else "none; reading files needs none"
     yield Check("display", "ok", shown)
-
-
-def _numpy() -> Check:
-    config: Any = np.show_config(mode="dicts")
-    blas = config.get("Build Dependencies", {}).get("blas", {})
-    name = blas.get("name", "unknown")
-    found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}"
-    if name in ("unknown", "none", "lapack_lite"):
-        return Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
-    return Check("numpy", "ok", found)
-
-
-def _opencv() -> Check:
-    there = [own.name for own in metadata.distributions()
-             if own.name and re.fullmatch(r"opencv-(contrib-)?python(-headless)?", own.name)]  # fmt: skip
-    try:
-        import cv2
-    except ImportError as error:  # a missing libGL shows here
-        return Check("opencv", "fail", f"cannot be imported: {error}", OPENCV_NEEDS)
-    found = f"{cv2.__version__} ({', '.join(there) or 'no wheel'})"
-    if len(there) < 2:
-        return Check("opencv", "ok", found)
-    advice = f"two wheels overwrite each other: pip uninstall {' '.join(there)}, then install one"
-    return Check("opencv", "warn", found, advice)
 
 
 def _gpu() -> Iterator[Check]:

@@ -21,7 +21,7 @@ from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
 from neocog.network.blurs import blur_kernel
 from neocog.network.engine import Engine
-from neocog.network.layers import CLayer, ContrastLayer, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, full, s_layer
 from neocog.network.model import Model, SWeights
 from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import LABELS, PRESETS, REJECT, SSpec, bell, preset
@@ -191,15 +191,15 @@ class LayerByLayer:
         spec, xp = self.spec, self.xp
         self._weights.append(_weights(spec.s[stage], references))
         size = spec.size("UG" if stage == 0 else f"UC{stage}")
-        s = SLayer(spec.s[stage], self._weights[stage], size, xp)
+        s = s_layer(spec.s[stage], self._weights[stage], size, xp)
         self._layers += [s, CLayer(spec.c[stage], self._blurs[stage], s.out, spec.psi, xp)]
 
     def _batches(self, images: Digits, what: str) -> Iterator[Array]:
         def run(part: Digits) -> Array:
             u = self.xp.asarray(u0_from_digits(part))
             for layer in self._layers:
-                u = layer(u).tight()
-            return u.full()
+                u = layer(u)
+            return full(u)
 
         return in_batches(run, images, self.xp, self.progress(what))
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import UsageError
 from neocog.network.decision import Answers, Decision
-from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, full, patches, s_layer
 from neocog.network.model import Model
 from neocog.network.parallel import SEQUENTIAL, ParallelMap, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
@@ -56,7 +56,7 @@ class Layers:
         spec, size = model.spec, model.spec.size("UG")
         self.stages: list[tuple[str, Any]] = [("UG", ContrastLayer(spec.contrast, xp))]
         for i, (s, weights) in enumerate(zip(spec.s, model.s, strict=True)):
-            cells = SLayer(s, weights, size, xp)
+            cells = s_layer(s, weights, size, xp)
             self.stages.append((f"US{i + 1}", cells))
             if i < 3:
                 c = CLayer(spec.c[i], model.blurs[i], cells.out, model.psi, xp, whole=cells.whole)
@@ -68,7 +68,7 @@ class Layers:
         u = u0
         for _, layer in self.stages:
             u = layer(u, parallel)
-        return u.full()
+        return full(u)
 
 
 class Engine:
@@ -112,8 +112,8 @@ class Engine:
         with one_blas_thread():
             for name, layer in self._layers.stages:
                 u = layer(u, self._parallel)
-                out[name] = u.full().transpose(0, 3, 1, 2)
-        out["UC4"] = self._decision.scores(u.full())[:, :, None, None]
+                out[name] = full(u).transpose(0, 3, 1, 2)
+        out["UC4"] = self._decision.scores(full(u))[:, :, None, None]
         return out
 
     def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -122,10 +122,10 @@ class Engine:
         rest = self._layers.stages[names.index(layer) + 1 :]
 
         def of(part: Array) -> Array:
-            seen = Patch.whole(part)
+            seen = patches(part)
             for _, respond in rest:
                 seen = respond(seen)
-            return self._decision.scores(seen.full())
+            return self._decision.scores(full(seen))
 
         with one_blas_thread():
             return np.concatenate(self._parallel(of, np.array_split(u, -(-len(u) // PART))))
@@ -155,7 +155,7 @@ class Engine:
             for _, layer in self._layers.stages:
                 u = layer(u, within)
                 times.append(time.perf_counter())
-            return u.full(), np.diff(times)
+            return full(u), np.diff(times)
 
         begin = time.perf_counter()
         results = self._parallel(through, np.array_split(digits, count))

@@ -1,8 +1,10 @@
-"""The layers of an isolated digit, batched, in float32 on BLAS, for the CPU engine and the learners.
+"""The layers of an isolated digit in float32 on BLAS, for the CPU engine and the learners.
 
-Maps are channel-last here, (B, H, W, K), and travel as a :class:`Patch`: the rectangle outside which a layer
-is silent. Silence answers silence, so every layer computes only the cells that its input can reach; nothing
-is approximated. All but `_PrunedCells` and the transform runs on NumPy and on CuPy arrays alike.
+Maps are channel-last here, (B, H, W, K), and travel as patches (:class:`Patch`), one of each digit, on a GPU
+one of all: the rectangle outside which a layer is silent. Silence answers silence, so every layer computes
+only the cells that its input can reach; nothing is approximated. Products are of one digit: what stands
+beside it in a batch changes no bit. All but `_PrunedCells` and the transform runs on NumPy and on CuPy arrays
+alike.
 
 An S-layer is max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.model.s_constants`, in the way
 that is the fastest for it:
@@ -10,20 +12,20 @@ that is the fastest for it:
 `_AllCells`, on a GPU, and where the layer before has few planes (US1): every window that hears anything
 becomes a row of a matrix product, see :func:`neocog.network.line_engine.correlate`.
 
-`SpectralCells` of :mod:`neocog.network.line_engine`, US2 and US3 on the CPU where its rounding is not heard.
-A product is of one digit: what stands beside it in a batch changes no bit. One call of NumPy makes those of
-all digits: threads that call it often wait for one another (Python lets one at a time go on).
+`_TransformedCells` (:class:`neocog.network.line_engine.SpectralCells`), US2 and US3 on the CPU where its
+rounding is not heard. One call of NumPy makes the products of several digits: threads that call it often wait
+for one another (Python lets one at a time go on).
 
 `_PrunedCells`, US2 and US3 on the CPU elsewhere: a cell responds where sum a' u > theta' v. By Cauchy and
 Schwarz, with norms over the planes k before, sum a'(nu, k) u(n + nu, k) <= sum |a'(nu)| |u(n + nu)|: a
 product with kernel^2 inputs instead of kernel^2 K'. Where that leaves no plane above its threshold the window
-is left out: half of those that hear anything are, two thirds of all. The others are copied out and multiplied
-digit by digit.
+is left out: half of those that hear anything are, two thirds of all. The others are copied out and
+multiplied.
 
 `_FewCells`, US4: 5 x 5 cells, a plain product with their windows, of the planes that respond.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from types import ModuleType
@@ -65,75 +67,49 @@ def _extent(heard: NDArray[np.bool_]) -> slice:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A layer's maps inside a rectangle; the layer is silent outside it."""
+    """A layer's maps of one digit inside a rectangle, on a GPU of all; the layer is silent outside it."""
 
     values: Array  #: responses inside, none below 0, (B, h, w, K)
     rows: slice  #: where the rectangle lies
     columns: slice
     size: int  #: rows (and columns) of the layer
 
-    @classmethod
-    def whole(cls, values: Array) -> "Patch":
-        """Return maps (B, H, H, K) as a patch that covers the layer."""
-        every = slice(0, values.shape[1])
-        return cls(values, every, every, every.stop)
-
-    def full(self) -> Array:
-        """Return the whole maps, (B, H, H, K)."""
-        shape = (len(self.values), self.size, self.size, self.values.shape[3])
-        if self.values.shape == shape:
-            return self.values
-        out = array_module(self.values).zeros(shape, dtype=np.float32)
-        out[:, self.rows, self.columns] = self.values
-        return out
-
     def tight(self) -> "Patch":
         """Return the smallest patch that holds every response (on a GPU: itself, no waiting)."""
         if array_module(self.values) is not np:
             return self
-        heard = self.values.max(axis=0).any(axis=2)
-        return self._cut(self.values, heard.any(axis=1), heard.any(axis=0))
-
-    def apart(self) -> list["Patch"]:
-        """Return the smallest patch of each digit (on a GPU: itself alone)."""
-        if array_module(self.values) is not np:
-            return [self]
-        in_rows = self.values.reshape(*self.values.shape[:2], -1).max(axis=2) > 0
-        in_columns = self.values.max(axis=1).any(axis=2)
-        return [
-            self._cut(u[None], *heard) for u, *heard in zip(self.values, in_rows, in_columns, strict=True)
-        ]
-
-    def _cut(self, values: Array, in_rows: NDArray[np.bool_], in_columns: NDArray[np.bool_]) -> "Patch":
-        rows, columns = _extent(in_rows), _extent(in_columns)
+        rows = _extent(self.values.reshape(*self.values.shape[:2], -1).max(axis=(0, 2)) > 0)
+        columns = _extent(self.values.max(axis=1).any(axis=(0, 2)))
         at = _moved(rows, self.rows.start), _moved(columns, self.columns.start)
-        return Patch(values[:, rows, columns], *at, self.size)
-
-    @classmethod
-    def join(cls, parts: list["Patch"]) -> "Patch":
-        """Return patches of one layer, one after another, as one."""
-        if len(parts) == 1:
-            return parts[0]
-        rows = slice(min(p.rows.start for p in parts), max(p.rows.stop for p in parts))
-        columns = slice(min(p.columns.start for p in parts), max(p.columns.stop for p in parts))
-        ends = np.cumsum([0, *(len(p.values) for p in parts)]).tolist()
-        shape = ends[-1], _length(rows), _length(columns), parts[0].values.shape[3]
-        values = np.zeros(shape, dtype=np.float32)
-        for p, (first, last) in zip(parts, pairwise(ends), strict=True):
-            values[first:last, _moved(p.rows, -rows.start), _moved(p.columns, -columns.start)] = p.values
-        return cls(values, rows, columns, parts[0].size)
+        return Patch(self.values[:, rows, columns], *at, self.size)
 
 
-class _Reach(NamedTuple):
-    """Cells that see any of some rows (or columns), and the silent ones that they see before and behind."""
-
-    out: slice
-    before: int
-    behind: int
+Patches = Sequence[Patch]
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
+def patches(maps: Array) -> list[Patch]:
+    """Return maps (B, H, H, K) as patches that cover the layer."""
+    every = slice(0, maps.shape[1])
+    return [Patch(part, every, every, every.stop) for part in _each(maps)]
+
+
+def full(us: Patches) -> Array:
+    """Return the whole maps of patches, (B, H, H, K)."""
+    size, values = us[0].size, us[0].values
+    if len(us) == 1 and values.shape[1:3] == (size, size):
+        return values
+    count = len(us) if len(us) > 1 else len(values)
+    out = array_module(values).zeros((count, size, size, values.shape[3]), dtype=np.float32)
+    for u, own in zip(us, _each(out) if len(us) > 1 else [out], strict=True):
+        own[:, u.rows, u.columns] = u.values
+    return out
+
+
+def _each(maps: Array) -> Array:
+    return maps[:, None] if array_module(maps) is np else [maps]
+
+
+class _Windows(NamedTuple):
     """Windows of one layer: kernel and padding in places, size of the layer before."""
 
     kernel: int
@@ -145,11 +121,20 @@ class _Windows:
         """Rows and columns of cells."""
         return self.size + 2 * self.padding - self.kernel + 1
 
-    def reach(self, seen: slice) -> _Reach:
+    def reach(self, seen: slice) -> slice:
+        """Cells that see any of some rows (or columns)."""
         first = max(0, seen.start + self.padding - self.kernel + 1)
-        last = min(self.out, seen.stop + self.padding)
-        before, behind = seen.start + self.padding - first, last + self.kernel - 1 - self.padding - seen.stop
-        return _Reach(slice(first, last), before, behind)
+        return slice(first, min(self.out, seen.stop + self.padding))
+
+    def among(self, u: Patch, xp: ModuleType) -> tuple[Array, slice, slice]:
+        """Return maps among the silence that cells see besides, (B, H, W, K), and where these cells are."""
+        rows, columns = self.reach(u.rows), self.reach(u.columns)
+        high, wide = (_length(span) + self.kernel - 1 for span in (rows, columns))
+        seen = xp.zeros((len(u.values), high, wide, u.values.shape[3]), dtype=np.float32)
+        seen[
+            :, _moved(u.rows, self.padding - rows.start), _moved(u.columns, self.padding - columns.start)
+        ] = u.values
+        return seen, rows, columns
 
 
 class ContrastLayer:
@@ -170,11 +155,11 @@ class ContrastLayer:
         self._down = xp.asarray(np.stack(down, axis=1))  # (row, rank, row of U0)
         self._across = xp.asarray(np.stack(across))  # (rank, column of U0, column)
 
-    def __call__(self, u0: Array, _parallel: ParallelMap = SEQUENTIAL) -> Patch:
+    def __call__(self, u0: Array, _parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to pictures (B, 65, 65)."""
-        xp = self._xp
-        ink = Patch.whole(xp.abs(u0)[..., None]).tight()
-        rows, columns = (self._windows.reach(span).out for span in (ink.rows, ink.columns))
+        xp, every = self._xp, slice(0, INPUT_SIZE)
+        ink = Patch(xp.abs(u0)[..., None], every, every, INPUT_SIZE).tight()
+        rows, columns = map(self._windows.reach, (ink.rows, ink.columns))
         down = self._down[rows, :, ink.rows].reshape(-1, _length(ink.rows))
         across = self._across[:, ink.columns, columns].reshape(-1, _length(columns))
         half = down @ u0[:, ink.rows, ink.columns].astype(np.float64)
@@ -184,161 +169,138 @@ class ContrastLayer:
         out = xp.empty((*y.shape, 2), dtype=np.float32)
         xp.maximum(signed, 0, out=out[..., 0])
         xp.subtract(out[..., 0], signed, out=out[..., 1])
-        return Patch(out, rows, columns, self._windows.out)
+        return [Patch(own, rows, columns, self._windows.out) for own in _each(out)]
 
 
-class SLayer:
-    """One layer of S-cells: (B, H, W, K') -> (B, H', W', K) float32; ``out`` are its rows and columns."""
+def s_layer(spec: SSpec, weights: SWeights, size: int, xp: ModuleType = np) -> "_Cells":
+    """Return a layer of S-cells, (B, H, W, K') -> (B, H', W', K); ``size`` is that of the layer before."""
+    out = size + 2 * spec.padding - spec.kernel + 1
+    way: type[_Cells] = _AllCells
+    if 2 * out <= spec.kernel + 1:
+        way = _FewCells
+    elif xp is np and SpectralCells.fits(spec, weights, size, dense=False):
+        way = _TransformedCells
+    elif xp is np and weights.reference.shape[1] >= _PLANES and out > spec.kernel:
+        way = _PrunedCells
+    return way(spec, weights, size, xp)
 
-    def __init__(self, spec: SSpec, weights: SWeights, size: int, xp: ModuleType = np) -> None:
-        windows = _Windows(spec.kernel, spec.padding, size)
-        self.out = windows.out
-        self._respond: Callable[[Patch, ParallelMap], Patch]
-        self.whole = False  # whether every cell is computed
-        if 2 * windows.out <= windows.kernel + 1:
-            self._respond = _FewCells(windows, weights, xp)
-        elif xp is np and SpectralCells.fits(spec, weights, size, dense=False):
-            cells = SpectralCells(spec, weights, size, 1, dense=False)
-            self._respond, self.whole = lambda u, split: _by_few(cells, u.full(), split), True
-        elif xp is np and weights.reference.shape[1] >= _PLANES and windows.out > windows.kernel:
-            self._respond = _PrunedCells(windows, weights)
-        else:
-            self._respond = _AllCells(windows, weights, xp)
 
-    def __call__(self, u: Patch, parallel: ParallelMap = SEQUENTIAL) -> Patch:
+class _Cells:
+    """A layer of S-cells."""
+
+    whole = False  #: whether every cell is computed
+
+    def __init__(self, spec: SSpec, weights: SWeights, size: int, xp: ModuleType) -> None:
+        self._windows, self._xp, self._c = _Windows(spec.kernel, spec.padding, size), xp, weights.c
+        self.out = self._windows.out  #: rows and columns
+        a, self._theta, silence = s_constants(weights, xp)
+        self._answer = Saturation(self._theta, silence, xp)
+        self._keep(a)
+
+    def _keep(self, a: Array) -> None:
+        self._taps = self._xp.ascontiguousarray(a.transpose(2, 3, 1, 0))
+
+    def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to the layer before; ``parallel`` splits large products."""
-        return self._respond(u, parallel)
+        return [self._respond(u, parallel) for u in us]
+
+    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
+        raise NotImplementedError
+
+    def _seen(self, maps: Array) -> Array:
+        """Return a view of what each cell sees of maps (B, H, W, K): (B, rows, columns, k, k K)."""
+        k, (n, h, w, planes), (b, y, x, _) = self._windows.kernel, maps.shape, maps.strides
+        shape = n, h - k + 1, w - k + 1, k, k * planes
+        return strided(maps, shape, (b, y, x, y, maps.itemsize), self._xp)
 
 
-def _by_few(cells: SpectralCells, u: Floats, parallel: ParallelMap) -> Patch:
-    some = (u[first : first + _TOGETHER] for first in range(0, len(u), _TOGETHER))
-    return Patch.join([Patch.whole(respond(cells.each, [few], parallel)[0]) for few in some])
+class _AllCells(_Cells):
+    def _keep(self, a: Array) -> None:
+        self._taps = taps_of(a, self._xp)
+        self._c = taps_of(self._xp.asarray(self._c)[None, None], self._xp)
 
-
-def _among(u: Patch, rows: _Reach, columns: _Reach, xp: ModuleType) -> Array:
-    """Return maps among the silence that cells see besides, (B, H, W, K)."""
-    n, h, w, planes = u.values.shape
-    sides = (reach.before + side + reach.behind for reach, side in ((rows, h), (columns, w)))
-    seen = xp.zeros((n, *sides, planes), dtype=np.float32)
-    seen[:, rows.before : rows.before + h, columns.before : columns.before + w] = u.values
-    return seen
-
-
-def _windows_of(seen: Array, k: int, xp: ModuleType = np) -> Array:
-    """Return a view of what each cell sees of maps (B, H, W, K): (B, rows, columns, k, k K)."""
-    (n, h, w, planes), (b, y, x, _) = seen.shape, seen.strides
-    shape = n, h - k + 1, w - k + 1, k, k * planes
-    return strided(seen, shape, (b, y, x, y, seen.itemsize), xp)
-
-
-class _AllCells:
-    def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
-        self._windows, self._xp = windows, xp
-        a, theta, silence = s_constants(weights, xp)
-        self._answer = Saturation(theta, silence, xp)
-        self._taps, self._c = taps_of(a, xp), taps_of(xp.asarray(weights.c)[None, None], xp)
-
-    def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
-        return Patch.join([self._of(part) for part in u.apart()])
-
-    def _of(self, u: Patch) -> Patch:
+    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
         xp = self._xp
-        rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        seen = _among(u, rows, columns, xp)
+        seen, rows, columns = self._windows.among(u.tight(), xp)
         d = correlate(seen, self._taps, xp)
         v = correlate(xp.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], self._c, xp)[..., 0]
-        d = self._answer(d, xp.sqrt(v))[:, :, : _length(columns.out)]
-        return Patch(d, rows.out, columns.out, self._windows.out)
+        d = self._answer(d, xp.sqrt(v))[:, :, : _length(columns)]
+        return Patch(d, rows, columns, self.out)
 
 
-class _PrunedCells:
-    def __init__(self, windows: _Windows, weights: SWeights) -> None:
-        self._windows, self._c = windows, weights.c.ravel()
-        a, self._theta, silence = s_constants(weights)
-        self._answer = Saturation(self._theta, silence)
-        self._taps = np.ascontiguousarray(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
+class _TransformedCells(_Cells):
+    whole = True
+
+    def __init__(self, spec: SSpec, weights: SWeights, size: int, xp: ModuleType) -> None:
+        self._cells = SpectralCells(spec, weights, size, 1, dense=False)
+        self.out = self._cells.rows
+
+    def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
+        starts = range(0, len(us), _TOGETHER)
+        some = (full(us[first : first + _TOGETHER]) for first in starts)
+        return [u for few in some for u in patches(respond(self._cells.each, [few], parallel)[0])]
+
+
+class _PrunedCells(_Cells):
+    def _keep(self, a: Array) -> None:
+        super()._keep(a)
         self._profiles = np.sqrt([(plane * plane).sum(axis=0) for plane in a]).reshape(len(a), -1)
 
-    def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
-        rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        n, k, seen = len(u.values), self._windows.kernel, _among(u, rows, columns, np)
-        energy = _windows_of(np.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], k)
-        flat = energy.reshape(-1, k * k)
+    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
+        seen, rows, columns = self._windows.among(u, np)
+        energy = self._seen(np.einsum("bhwk,bhwk->bhw", seen, seen)[..., None])
+        flat = energy.reshape(-1, self._c.size)
         # einsum: BLAS sums a row in an order that depends on its place among the others
-        v: Floats = np.sqrt(np.einsum("wi,i->w", flat, self._c))
+        v: Floats = np.sqrt(np.einsum("wi,i->w", flat, self._c.ravel()))
         heard = np.flatnonzero(v)
         v = v[heard]
         bound = self._profiles @ np.sqrt(flat[heard]).T
         may = bound.max(axis=0) > self._theta * _SLACK * v
-        places, v = np.unravel_index(heard[may], energy.shape[:3]), v[may]  # digit, row, column of each
-
-        responses = self._answer(self._excitation(seen, places, parallel), v)
-        # the smallest patch that holds the responses (places, K)
-        above = responses.any(axis=1)
-        digit, row, column = (index[above] for index in places)
-        high, wide = _extent(np.bincount(row) > 0), _extent(np.bincount(column) > 0)
-        values = np.zeros((n, _length(high), _length(wide), responses.shape[1]), dtype=np.float32)
-        values[digit, row - high.start, column - wide.start] = responses[above]
-        at = _moved(high, rows.out.start), _moved(wide, columns.out.start)
-        return Patch(values, *at, self._windows.out)
-
-    def _excitation(self, seen: Floats, places: tuple[NDArray[Any], ...], parallel: ParallelMap) -> Floats:
-        """Return sum a' u at the places, (places, K)."""
-        windows = _windows_of(seen, self._windows.kernel)
-        out = np.empty((len(places[0]), self._taps.shape[1]), dtype=np.float32)
+        places, v = np.unravel_index(heard[may], energy.shape[1:3]), v[may]  # row, column of each
+        windows, taps = self._seen(seen)[0], self._taps.reshape(-1, self._taps.shape[3])
+        e = np.empty((len(v), taps.shape[1]), dtype=np.float32)
 
         def multiply(part: slice) -> None:
-            lines = windows[tuple(index[part] for index in places)].reshape(-1, len(self._taps))
-            np.matmul(lines, self._taps, out=out[part])
+            lines = windows[tuple(index[part] for index in places)].reshape(-1, len(taps))
+            np.matmul(lines, taps, out=e[part])
 
-        parts: list[slice] = []
-        for first, last in pairwise(np.searchsorted(places[0], np.arange(len(seen) + 1))):
-            # of a digit: a part for each thread, if there are so many
-            count = max(1, min((last - first) * self._taps.size // _LEAST, parallel.threads))
-            parts += [slice(a, b) for a, b in pairwise(np.linspace(first, last, count + 1).astype(int))]
-        parallel(multiply, parts)
-        return out
+        count = max(1, min(len(v) * taps.size // _LEAST, parallel.threads))  # a part for each thread, if many
+        ends = np.linspace(0, len(v), count + 1).astype(int).tolist()
+        parallel(multiply, [slice(first, last) for first, last in pairwise(ends)])
+        responses = self._answer(e, v)
+        # the smallest patch that holds the responses (places, K)
+        above = responses.any(axis=1)
+        row, column = (index[above] for index in places)
+        high, wide = _extent(np.bincount(row) > 0), _extent(np.bincount(column) > 0)
+        values = np.zeros((1, _length(high), _length(wide), responses.shape[1]), dtype=np.float32)
+        values[0, row - high.start, column - wide.start] = responses[above]
+        return Patch(values, _moved(high, rows.start), _moved(wide, columns.start), self.out)
 
 
-class _FewCells:
-    def __init__(self, windows: _Windows, weights: SWeights, xp: ModuleType) -> None:
-        self._windows, self._xp, self._c = windows, xp, xp.asarray(weights.c).ravel()
-        a, theta, silence = s_constants(weights, xp)
-        self._answer = Saturation(theta, silence, xp)
-        self._taps = xp.ascontiguousarray(a.transpose(2, 3, 1, 0))
-
-    def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
-        """Respond to the layer before, on the CPU a digit at a time: its last bits are those of any batch."""
-        n, side, xp = len(u.values), self._windows.out, self._xp
-        energy = xp.einsum("bhwk,bhwk->bhw", u.values, u.values)
-        if xp is np:
-            parts: list[tuple[Floats, Any]] = []
-            counts = []
-            for digit, heard in zip(u.values, u.values.max(axis=(1, 2)) > 0, strict=True):
+class _FewCells(_Cells):
+    def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
+        xp, c, p = self._xp, self._xp.asarray(self._c).ravel(), self._windows.padding
+        maps = xp.pad(full(us), ((0, 0), (p, p), (p, p), (0, 0))) if p else full(us)
+        parts, counts = [(maps, xp.arange(maps.shape[3]))], [1]
+        if xp is np:  # of a digit those that respond
+            parts, counts = [], []
+            for digit, heard in zip(maps, maps.max(axis=(1, 2)) > 0, strict=True):
                 planes = np.flatnonzero(heard)
                 counts.append(-(-len(planes) // _PLANES_AT_ONCE) or 1)
                 each, more = divmod(len(planes), counts[-1])
                 ends = (i * each + min(i, more) for i in range(counts[-1] + 1))
                 parts += [(digit[None], planes[first:last]) for first, last in pairwise(ends)]
-            products = iter(parallel(lambda part: self._product(u, *part), parts))
-            d = np.concatenate([sum(islice(products, count)) for count in counts])
-        else:
-            d = self._product(u, u.values, xp.arange(u.values.shape[3]))
-        v = xp.sqrt(self._seen(u, energy[..., None]).reshape(n, -1, len(self._c)) @ self._c)
-        return Patch.whole(self._answer(d, v).reshape(n, side, side, -1))
+        products = iter(parallel(lambda part: self._product(*part), parts))
+        e = xp.concatenate([sum(islice(products, count)) for count in counts])
+        energy = xp.einsum("bhwk,bhwk->bhw", maps, maps)[..., None]
+        v = xp.sqrt(self._seen(energy).reshape(len(maps), -1, len(c)) @ c)
+        return patches(self._answer(e, v).reshape(len(maps), self.out, self.out, -1))
 
-    def _seen(self, u: Patch, maps: Array) -> Array:
-        """Return the windows of maps (B, h, w, K) that lie where the patch does."""
-        side, p = self._windows.out + self._windows.kernel - 1, self._windows.padding
-        whole = self._xp.zeros((len(maps), side, side, maps.shape[3]), dtype=np.float32)
-        whole[:, _moved(u.rows, p), _moved(u.columns, p)] = maps
-        return _windows_of(whole, self._windows.kernel, self._xp)
-
-    def _product(self, u: Patch, maps: Array, planes: Array) -> Array:
-        """Return sum a' u over some planes of maps that lie where the patch does, (B, cells, K)."""
+    def _product(self, maps: Array, planes: Array) -> Array:
+        """Return sum a' u over some planes, (B, cells, K)."""
         taps = self._taps.take(planes, axis=2).reshape(-1, self._taps.shape[3])
-        seen = self._seen(u, maps.take(planes, axis=3))
-        return seen.reshape(len(seen), self._windows.out**2, len(taps)) @ taps
+        seen = self._seen(maps.take(planes, axis=3))
+        return seen.reshape(len(maps), self.out**2, len(taps)) @ taps
 
 
 class CLayer:
@@ -347,9 +309,8 @@ class CLayer:
     Blur and 2x2 average as the one kernel a_C that they make together, at stride 2. A kernel that is an outer
     product (Gaussian blurs are) takes two products with banded matrices. Any other takes a product per output
     row over the input rows that it sees; rows that a mirror-symmetric kernel weighs alike are added first.
-    Only cells that a positive weight reaches can respond. Unless ``whole`` maps come, each digit is cut by
-    itself on the CPU: products of another shape may be summed in another order, and digits that shared a
-    rectangle would change one another's last bits.
+    Only cells that a positive weight reaches can respond. Unless ``whole`` maps come, they are cut to what
+    responds.
     """
 
     def __init__(
@@ -368,9 +329,9 @@ class CLayer:
         bands = [banded(row, size, spec.padding, spec.stride) for row in profiles]
         self._bands = xp.asarray(np.stack(bands).astype(np.float32))
 
-    def __call__(self, u: Patch, _parallel: ParallelMap = SEQUENTIAL) -> Patch:
+    def __call__(self, us: Patches, _parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to the layer before."""
-        return Patch.join([self._respond(part) for part in ([u] if self._whole else u.apart())])
+        return [self._respond(u if self._whole else u.tight()) for u in us]
 
     def _respond(self, u: Patch) -> Patch:
         (rows, columns), (n, h, w, k) = map(self._reach, (u.rows, u.columns)), u.values.shape
