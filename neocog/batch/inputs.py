@@ -79,7 +79,14 @@ def find_inputs(
                 raise UsageError(f"{word}: the list {why}") from None
             names = _names(word, _blocks(word, stream), end)
         elif isinstance(word, str) and _is_pattern(word):
-            names = _matching(word)
+            try:
+                names = sorted(glob.iglob(word, recursive=True))
+            except RecursionError:
+                deep = "the folders are nested too deeply for a pattern; name the folder itself"
+                raise UsageError(f"{word}: {deep}") from None
+            if "**" in word:
+                some = (name for name in names if is_picture_name(os.path.basename(name)))
+                names = (name for name in some if not os.path.isdir(name))
         for name in names:
             for item in _named(name, look_into, skipped):
                 found = True
@@ -194,15 +201,3 @@ def _stdin() -> IO[bytes]:
 
 def _is_pattern(word: str) -> bool:
     return glob.has_magic(word) and not is_address(word) and not os.path.lexists(word)
-
-
-def _matching(pattern: str) -> Iterator[str]:
-    anywhere = "**" in pattern
-    try:
-        names = sorted(glob.iglob(pattern, recursive=True))
-    except RecursionError:
-        deep = "the folders are nested too deeply for a pattern; name the folder itself"
-        raise UsageError(f"{pattern}: {deep}") from None
-    for name in names:
-        if not anywhere or (is_picture_name(os.path.basename(name)) and not os.path.isdir(name)):
-            yield name

@@ -1,6 +1,7 @@
 """Where records go: stdout or a file; each is written at once, none torn by Ctrl-C; and how a run goes on."""
 
 import hashlib
+import io
 import json
 import os
 import shlex
@@ -10,10 +11,10 @@ import tempfile
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -79,8 +80,15 @@ class Sink:
 
     def put(self, text: str, *, anew: bool = False) -> None:
         """Write records that have their format already and flush them; ``anew``: those kept at the end."""
-        if self.format.kind == "coco":
-            text = self._images(text)
+        if self._spool is not None:  # images and annotations of COCO are numbered here
+            images, text = text.splitlines(), ""
+            for image, marks in map(json.loads, images):
+                self._counts[0] += 1
+                text += to_json({"id": self._counts[0], **image}) + "\n"
+                for mark in marks:
+                    self._counts[1] += 1
+                    numbered = {"id": self._counts[1], "image_id": self._counts[0], **mark}
+                    self._spool.write(f"{',' * (self._counts[1] > 1)}\n{to_json(numbered)}")
         if self.format.kind in ("json", "labelstudio", "coco"):  # a comma before all but the first
             if not (text := "".join(f",\n{line}" for line in text.split("\n") if line)):
                 return
@@ -123,19 +131,6 @@ class Sink:
                 with suppress(OSError):  # a pipe cannot be brought to the disk
                     os.fsync(self._files[-1].handle)
                 self._files.pop().close()
-
-    def _images(self, text: str) -> str:
-        """Number the images and annotations of COCO, and return the images."""
-        assert self._spool is not None
-        images = []
-        for image, marks in map(json.loads, text.splitlines()):
-            self._counts[0] += 1
-            images.append(to_json({"id": self._counts[0], **image}) + "\n")
-            for mark in marks:
-                self._counts[1] += 1
-                numbered = {"id": self._counts[1], "image_id": self._counts[0], **mark}
-                self._spool.write(f"{',' * (self._counts[1] > 1)}\n{to_json(numbered)}")
-        return "".join(images)
 
     def _open(self, path: str | Path) -> AppendFile:
         self._files.append(AppendFile(path, lock="-o"))
@@ -273,14 +268,13 @@ class Done:
     ) -> None:  # fmt: skip
         self.before, self.end = Block(), 0  # all inputs but the last one: counts, and bytes of the file
         self.last, self.source, self.tail = Block(), "", bytearray()  # of that: counts, its name, its records
-        lines: Iterable[bytes] = ()
-        names = array("Q")
-        with ExitStack() as stack:
-            try:
-                if path is not None and os.path.exists(path):
-                    lines = stack.enter_context(open(path, "rb"))
-            except OSError as error:
-                raise UsageError(f"{path}: cannot be read ({error.strerror}); choose another -o") from None
+        names, lines = array("Q"), cast("IO[bytes]", io.BytesIO())
+        try:
+            if path is not None and os.path.exists(path):
+                lines = open(path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read ({error.strerror}); choose another -o") from None
+        with lines:
             for number, line in enumerate(lines, 1):
                 record = _record(line)
                 if record is None:

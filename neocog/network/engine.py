@@ -6,7 +6,7 @@ the core's cache. Of a single part the largest products are split, from three co
 """
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,31 +22,6 @@ from neocog.network.u0 import check_digits, check_u0, u0_from_digits
 Array = Any
 BATCH = 32  #: digits of a pass on the CPU
 PART = 4  #: digits that one thread takes through the layers at a time
-
-
-class AnyEngine(Protocol):
-    """What every engine has, on the CPU and on CUDA; the methods are those of :class:`Engine`."""
-
-    model: Model
-    device: str  #: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``
-
-    @property
-    def precision(self) -> str:
-        """Type of maps and products, e.g. ``"fp32"``."""
-
-    @property
-    def batch(self) -> int:
-        """Digits of a pass where none is named and more come."""
-
-    @property
-    def where(self) -> str:
-        """The device, for people."""
-
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers: ...
-    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]: ...
-    def stage_times(
-        self, digits: NDArray[np.uint8], *, repeats: int = 20
-    ) -> dict[str, NDArray[np.float64]]: ...
 
 
 class Layers:
@@ -119,11 +94,10 @@ class Engine:
     def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
         """Score of each label, (B, 10), where a layer, ``"UG"`` .. ``"US4"``, responds u (B, H, W, K)."""
         names = [name for name, _ in self._layers.stages]
-        rest = self._layers.stages[names.index(layer) + 1 :]
 
         def of(part: Array) -> Array:
             seen = patches(part)
-            for _, respond in rest:
+            for _, respond in self._layers.stages[names.index(layer) + 1 :]:
                 seen = respond(seen)
             return self._decision.scores(full(seen))
 
@@ -164,6 +138,10 @@ class Engine:
         end = time.perf_counter()
         seconds = np.sum([spent for _, spent in results], axis=0) / min(self.threads, count)
         return found, [*seconds.tolist(), end - responded, end - begin]
+
+
+#: Engines on CUDA have the same attributes and methods.
+AnyEngine = Engine
 
 
 def pictures(u0: ArrayLike) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,15 +128,12 @@ def to_bytes(
     from safetensors.numpy import save
 
     kind, most = (np.float16, MAX_WEIGHT) if precision == "fp16" else (np.float32, np.inf)
-    rounded: dict[str, NDArray[Any]] = {
-        f"US{i}.reference": s.reference for i, s in enumerate(model.s, start=1)
-    }
     exact: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
     exact |= {f"US{i}.c": layer.c for i, layer in enumerate(model.s, start=1)}
     exact |= {f"UC{i}.blur": blur for i, blur in enumerate(model.blurs, start=1)}
-    for name, value in (tensors or {}).items():
-        (rounded if value.ndim > 1 else exact)[name] = value
-    for name, value in rounded.items():
+    exact |= (more_tensors := dict(tensors or {}))
+    rounded = {f"US{i}.reference": layer.reference for i, layer in enumerate(model.s, start=1)}
+    for name, value in (rounded | {k: v for k, v in more_tensors.items() if v.ndim > 1}).items():
         if (peak := np.abs(value).max(initial=0)) > most:
             raise ModelError(f"{name} reaches {peak:.3g}, too large for fp16; save as fp32")
         exact[name] = value.astype(kind)
@@ -198,7 +195,7 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
         header, tensors, version = _parsed(data, form)
         spec = preset(header["preset"])
         planes = [2, spec.orientations, *(len(tensors[f"US{i}.reference"]) for i in (2, 3, 4))]
-        weights, blurs = list[SWeights](), list[NDArray[np.float32]]()
+        weights = list[SWeights]()
         for what, key in (("thresholds", "thresholds"), ("values of q", "q")):
             if len(header[key]) != len(spec.s):
                 raise ModelError(f"US layers need {len(spec.s)} {what}, got {len(header[key])}")
@@ -207,19 +204,12 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
             x = tensor_of(tensors, f"{name}.reference", (*shape, *kernel), least=0, most=_LARGEST)
             c = tensor_of(tensors, f"{name}.c", kernel, least=0)
             weights.append(SWeights(x, c, float(threshold), float(q)))
-        for i, layer in enumerate(spec.c, start=1):
-            blurs.append(tensor_of(tensors, f"UC{i}.blur", (layer.kernel - 1, layer.kernel - 1)))
-        model = Model(
-            printable(str(header["name"]))[:_LONGEST_NAME],
-            spec,
-            cast("Any", tuple(weights)),
-            cast("Any", tuple(blurs)),
-            tensors["US4.labels"].astype(np.int64),
-            header["psi"],
-            float(header["temperature"]),
-            header["card"],
-            version,
-        )
+        sides = ((i, layer.kernel - 1) for i, layer in enumerate(spec.c, start=1))
+        blurs = [tensor_of(tensors, f"UC{i}.blur", (side, side)) for i, side in sides]
+        name, labels = printable(str(header["name"]))[:_LONGEST_NAME], tensors["US4.labels"].astype(np.int64)
+        layers: tuple[Any, Any] = tuple(weights), tuple(blurs)
+        temperature, card = float(header["temperature"]), header["card"]
+        model = Model(name, spec, *layers, labels, header["psi"], temperature, card, version)
         _check(model)
         _check_card(model.card)
         return finish(model, header, tensors)

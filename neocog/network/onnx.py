@@ -101,11 +101,8 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
     r = enlarging_matrix()
     u0 = graph.add("MatMul", graph.add("MatMul", r, ink), r.T)
     _answers(graph, _layers(graph, u0, model, dense=False), model)
-    outputs: dict[str, Value] = {
-        "label": ("int64", ("B",)),
-        "p": ("float32", ("B",)),
-        "scores": ("float32", ("B", model.classes)),
-    }
+    outputs: dict[str, Value] = {"label": ("int64", ("B",)), "p": ("float32", ("B",))}
+    outputs["scores"] = ("float32", ("B", model.classes))
     if maps:
         graph.add("Unsqueeze", "scores", np.array([2, 3]), out="UC4")
         for layer in model.spec.layers(model.planes):
@@ -164,9 +161,8 @@ def _layers(graph: OnnxGraph, u0: str, model: Model, *, dense: bool) -> str:
         a, theta, silence = s_constants(weights)
         excitation = graph.add("Conv", u, a, pads=pads, dilations=dilations)
         energy = graph.add("ReduceSum", graph.add("Mul", u, u), np.array([1]))
-        v = graph.add(
-            "Sqrt", graph.add("Conv", energy, weights.c[None, None], pads=pads, dilations=dilations)
-        )
+        square = graph.add("Conv", energy, weights.c[None, None], pads=pads, dilations=dilations)
+        v = graph.add("Sqrt", square)
         above = graph.add("Relu", graph.add("Sub", excitation, graph.add("Mul", v, theta)))
         u = graph.add("Div", above, graph.add("Add", v, silence[None, :, None, None]), out=f"US{i + 1}")
         if i == 3:
@@ -176,11 +172,8 @@ def _layers(graph: OnnxGraph, u0: str, model: Model, *, dense: bool) -> str:
         a = np.broadcast_to(pooled(model.blurs[i].astype(np.float64)), (planes, 1, spec.kernel, spec.kernel))
         strides = [spec.stride, 1 if dense and i == 2 else spec.stride]
         y = graph.add("Relu", graph.add("Conv", u, a, pads=[spec.padding] * 4, strides=strides, group=planes))
-        to = f"UC{i + 1}"
-        if model.psi == "sqrt":
-            u = graph.add("Sqrt", y, out=to)
-        else:
-            u = graph.add("Div", y, graph.add("Add", y, np.float32(1)), out=to)
+        more = () if model.psi == "sqrt" else (graph.add("Add", y, np.float32(1)),)
+        u = graph.add("Div" if more else "Sqrt", y, *more, out=f"UC{i + 1}")
     return u
 
 

@@ -55,8 +55,18 @@ class ParallelMap:
         errors: list[BaseException] = []
         helpers = [threading.Lock() for _ in range(min(self.threads, len(parts)) - 1)]
         shared = [work]
+
+        def help_out(begun: threading.Lock) -> None:
+            if begun.acquire(blocking=False):
+                try:
+                    shared[0]()
+                except BaseException as error:
+                    errors.append(error)
+                finally:
+                    begun.release()
+
         for begun in helpers:
-            self._asked.put(partial(_help_out, begun, shared, errors))
+            self._asked.put(partial(help_out, begun))
         try:
             work()
         finally:
@@ -67,16 +77,6 @@ class ParallelMap:
         if errors:
             raise errors[0]
         return [results[i] for i in range(len(parts))]
-
-
-def _help_out(begun: threading.Lock, shared: list[Callable[[], None]], errors: list[BaseException]) -> None:
-    if begun.acquire(blocking=False):
-        try:
-            shared[0]()
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            begun.release()
 
 
 def _help(asked: "SimpleQueue[Callable[[], None] | None]") -> None:

@@ -64,10 +64,8 @@ def check_digest(path: Path) -> bool:
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != wanted:
-        raise ModelError(
-            f"model {path}: the shipped file was changed: its SHA-256 is {found[:16]}..., not "
-            f"{wanted[:16]}...; install neocog again"
-        )
+        what = f"its SHA-256 is {found[:16]}..., not {wanted[:16]}..."
+        raise ModelError(f"model {path}: the shipped file was changed: {what}; install neocog again")
     return True
 
 
