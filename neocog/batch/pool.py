@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import IO, Any, cast
 
@@ -222,38 +223,35 @@ def run_tasks(
     errors: list[BaseException] = []
     ended = False  # no task is begun any more
 
-    def has_room(task: Task) -> bool:
+    def has_room(task: Task | None) -> bool:
+        if ended or task is None:
+            return True
         held = sum(other.held for other in begun.values()) if task.held else 0
         room = len(blocks) < 2 * len(workers) and task.first < min(begun, default=task.first) + window
         return room and (not held or held + task.held <= _HELD)
-
-    def next_task() -> Task | None:
-        nonlocal ended
-        with taking:
-            task = None if ended else next(tasks, None)
-            with changed:
-                changed.wait_for(lambda: ended or task is None or has_room(task))
-                if task is not None and not ended:
-                    begun[task.first] = task
-                    return task
-                ended = True
-                changed.notify_all()
-                return None
 
     def work(worker: Worker) -> None:
         nonlocal ended
         task = None
         try:
             worker.start()
-            while (task := next_task()) is not None:
+            while True:
+                with taking:
+                    task = None if ended else next(tasks, None)
+                    with changed:
+                        changed.wait_for(partial(has_room, task))
+                        if task is None or ended:
+                            return
+                        begun[task.first] = task
                 found = worker.do(task, job)
                 with changed:
                     blocks.extend(found)
                     del begun[task.first]
                     changed.notify_all()
         except BaseException as error:
+            errors.append(error)
+        finally:
             with changed:
-                errors.append(error)
                 ended = True
                 begun.pop(task.first if task else -1, None)
                 changed.notify_all()
