@@ -29,16 +29,7 @@ from neocog.batch import run as batch_run
 from neocog.batch.archives import Item
 from neocog.batch.cluster import Cluster
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import (
-    FullPasses,
-    Networks,
-    Worker,
-    WorkerDied,
-    WorkerProcess,
-    in_passes,
-    run_tasks,
-    workers_of,
-)
+from neocog.batch.pool import Networks, Worker, WorkerDied, WorkerProcess, in_passes, run_tasks, workers_of
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import BLOCK
@@ -281,7 +272,7 @@ def test_passes_of_a_gpu_are_full(reader: Reader) -> None:
     slow = Slow(reader.engine)
     slow.busy.set()
     for size in (1, 7, 10):
-        answers = FullPasses(slow, 8).recognise(digits_of("0123456789"[:size]))
+        answers = in_passes(slow, batch=8).recognise(digits_of("0123456789"[:size]))
         assert answers.label.tolist() == list(range(size))
     assert slow.sizes == [8, 8, 16]
     gpu = in_passes(slow, isolated=False)

@@ -8,18 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import neocog
-from neocog import Reader
+from neocog import Reader, explain
 from neocog.errors import InputError, NothingToRead, UsageError
-from neocog.evaluation.explain import (
-    LAYERS,
-    carriers,
-    explain,
-    explain_digit,
-    explain_line,
-    explain_text,
-    split,
-)
+from neocog.evaluation.explain import LAYERS, carriers, explain_digit, explain_line, explain_text, split
 from neocog.network import ctc, reference
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
@@ -30,14 +21,6 @@ from neocog.reading.numbers import TextLine
 from neocog.reading.records import DigitReading, NumberReading
 from tests.support import digits_of, page, run, save_page, tiny_lines, tiny_model
 from tests.test_line_engine import written
-
-
-def test_scores_from_any_layer():
-    engine, u0 = Engine(tiny_model()), u0_from_digits(digits_of("0123456789"))
-    maps = engine.maps(u0)
-    for layer in ("UG", "US1", "UC3", "US4"):
-        scores = engine.scores_from(layer, maps[layer].transpose(0, 2, 3, 1))
-        np.testing.assert_allclose(scores, maps["UC4"][:, :, 0, 0], atol=1e-6)
 
 
 def test_pieces_are_all_of_the_responses_once():
@@ -105,7 +88,6 @@ def test_what_cannot_be_explained(tmp_path):
     assert absent.exit_code == 1
     assert "absent.png: cannot be opened" in absent.stderr
     assert run("explain", tmp_path / "empty.png").exit_code == 3
-    assert neocog.explain is explain
     for error, words, call in (
         (UsageError, "digit 3 does not exist; choose 1 to 2", lambda: explain(scan, digit=3)),
         (UsageError, "line 2 does not exist; choose 1 to 1", lambda: explain_line(scan, line=2, model=LINES)),

@@ -55,10 +55,7 @@ shutil.rmtree(folder, ignore_errors=True)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster, and how the networks run on it; with "cuda" on its GPUs, with "cpu" in every actor.
-
-    ``address`` "local" is a cluster of this run alone: it listens on loopback, and asks for a token.
-    """
+    """A Ray cluster, "local" one of this run alone (loopback, a token); how the networks run on it."""
 
     address: str  # as ray.init takes it; "auto" is the one of this machine
     device: str = "auto"  # "auto": CUDA if the cluster has a GPU

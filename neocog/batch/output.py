@@ -257,10 +257,7 @@ def defer_interrupt() -> Iterator[None]:
 
 
 class Done:
-    """The inputs that an output file of JSON lines has the records of; one that is not there holds nothing.
-
-    Only the last input may have more pages. UsageError if it is no such file, or of other settings.
-    """
+    """Inputs whose records a file of JSON lines has, the last one's apart; UsageError if it is another."""
 
     def __init__(
         self, path: str | Path | None = None, *, model: str = "", settings: Mapping[str, Any] | None = None,
@@ -297,10 +294,7 @@ class Done:
         self._known, self._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
 
     def take(self, source: str) -> bool:
-        """Whether an input is done already, as often as it has records.
-
-        Of ten million names, known by 64 bits of a hash, one is taken for another with a probability of 3e-6.
-        """
+        """Whether an input is done, as often as it has records; of ten million names one errs with p 3e-6."""
         name = np.uint64(_hash(source))
         place = int(np.searchsorted(self._known, name))
         done = (self._known[place : place + 1] == name) & (self._left[place : place + 1] > 0)

@@ -75,10 +75,7 @@ class Worker:
         raise EndedEarly(f"{_UNSTARTED}: the last one {how}; see above, or use --workers 0")
 
     def do(self, task: Task, job: Job) -> list[Block]:
-        """Do a task. After a death each input is tried alone; one that kills a worker twice gives a record.
-
-        That says how, and is written here without opening the input.
-        """
+        """Do a task; after a death each input alone; one that kills a worker twice gives a record of it."""
         try:
             return self.attempt(task)
         except OutOfTime:
@@ -212,10 +209,7 @@ def workers_of(
 def run_tasks(
     tasks: Iterable[Task], workers: Sequence[Worker], job: Job, *, ordered: bool = False
 ) -> Iterator[Block]:
-    """Have workers do tasks, and yield what comes of each as it comes, or in the order of the tasks.
-
-    What is begun and not yet taken is bounded. An error is raised once what was begun is done.
-    """
+    """Have workers do tasks, a bounded number ahead; yield what comes of each, as it comes or in order."""
     tasks, taking, changed = iter(tasks), threading.Lock(), threading.Condition()
     window = _WINDOW * len(workers) * job.size if ordered else math.inf
     begun: dict[int, Task] = {}
@@ -302,10 +296,7 @@ def in_passes(engine: Any, *, batch: int | None = None, isolated: bool = True) -
 
 
 class Networks:
-    """The network of digits or lines, and a finder on a GPU, for processes that have none of their own.
-
-    Questions of many threads share passes: one that waits answers for all, and none waits for company.
-    """
+    """Networks for processes without: questions of many threads share passes, none waits for company."""
 
     def __init__(self, engine: Any, finder: Any = None, *, batch: int | None = None) -> None:
         self._engine, self._finder, self._closed = engine, finder, False

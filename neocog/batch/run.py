@@ -152,10 +152,7 @@ class Tally(Block):
 def read_all(
     request: Request, reader: Reader, *, watch: Callable[[Block], None] = lambda block: None
 ) -> Tally:
-    """Read what is asked for, and write the records as they come; ``watch`` is called with what is written.
-
-    First, where a run is resumed, with an empty block that counts what is done already.
-    """
+    """Read and write what is asked for; ``watch`` gets what is written, first what an earlier run did."""
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     form, noted = request.form, set[str]()
     if form is not None:

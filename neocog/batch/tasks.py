@@ -89,10 +89,7 @@ class Job:
         return replace(self, reader=self.reader.changed(engine=engine, batch=batch))
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
-        """Read the inputs of a task; ``beat`` is called after each page.
-
-        Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
-        """
+        """Read each input into its record; ``beat`` is called after a page; NeocogError of the network."""
         block = Block(task.first, inputs=len(task.items))
         for item, readings in (self._isolated if self.isolated else self._pages)(task.items, beat):
             for reading in readings:

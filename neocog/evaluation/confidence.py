@@ -17,10 +17,7 @@ _POINTS = 200  # of a curve that is kept
 
 
 def upper_limit(wrong: float, n: int, *, sure: float = 0.95) -> float:
-    """Return the one-sided upper limit of a share of which ``wrong`` of n were seen (Clopper, Pearson 1934).
-
-    Between whole numbers of wrong ones it is interpolated.
-    """
+    """Return the one-sided upper limit of a share, ``wrong`` of n being seen (Clopper, Pearson 1934)."""
     whole = int(wrong)
     if wrong > whole:
         low, high = (upper_limit(k, n, sure=sure) for k in (whole, whole + 1))

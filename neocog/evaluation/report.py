@@ -182,10 +182,7 @@ def measure(
     reader: Reader, sets: Sets, *, pages: Reader | None = None, limit: int | None = None,
     progress: Callable[[str], Progress | None] = lambda name: None,
 ) -> Report:  # fmt: skip
-    """Read every set and count: digits by a reader of digits, pictures by that of ``pages`` if it is given.
-
-    ``limit``: only so many marks that are no digits; ``progress`` makes the callback for a named part.
-    """
+    """Read every set, pictures by ``pages``; ``limit`` marks; ``progress`` makes a part's callback."""
     start, model, engine, min_p = time.perf_counter(), reader.model, reader.engine, reader.policy.min_p
     facts: Facts = {
         "schema": SCHEMA, "model": model.id, "planes": [len(model.s[0].reference), *model.planes],

@@ -19,10 +19,7 @@ def to_numpy(array: Any) -> Any:
 
 
 def module_of_device(device: str) -> ModuleType:
-    """Return numpy for ``"cpu"``, cupy for ``"cuda"``, and for ``"auto"`` cupy if it can be used.
-
-    UsageError if the device has another name, DeviceError if there is no CuPy or no GPU.
-    """
+    """Return numpy or cupy for cpu, cuda, auto; UsageError for others, DeviceError without a GPU or CuPy."""
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device '{device}' is unknown: choose one of auto, cpu, cuda")
     if device != "cpu":

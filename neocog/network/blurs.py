@@ -41,10 +41,7 @@ def blur_kernel(spec: CSpec) -> Weights:
 
 
 def _divided_by_pair(a: Weights) -> Weights:
-    """Each column, as a polynomial, divided by (1 + x); exact for even mirror-symmetric columns.
-
-    Both halves are unrolled from their own end, so that rounding does not build up.
-    """
+    """Each even symmetric column, a polynomial, divided by (1 + x) exactly, unrolled from both ends."""
     q = np.zeros((len(a) - 1, a.shape[1]))
     for i in range(len(a) // 2):
         q[i] = q[-1 - i] = a[i] - (q[i - 1] if i else 0)

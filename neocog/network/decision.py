@@ -78,10 +78,7 @@ class Decision:
 
 
 def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Return the label of each row of scores, (B, 10) or (B, 11) with that of no digit.
-
-    -1 where no score is above 0, and where that of no digit is above all others.
-    """
+    """Return labels of scores, (B, 10) or (B, 11); -1 where none is above 0, or that of no digit is best."""
     label = score.argmax(axis=1)
     return np.where((score.max(axis=1) > 0) & (label != REJECT), label, -1).astype(np.int64)
 

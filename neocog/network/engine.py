@@ -47,10 +47,7 @@ class Layers:
 
 
 class Engine:
-    """A model, ready to recognise on the CPU; :func:`neocog.reading.device.open_engine` knows other devices.
-
-    It runs on ``threads``, all cores by default; UsageError if ``threads`` is below 1.
-    """
+    """A model, ready to recognise on the CPU, on all cores or ``threads``; UsageError for less than 1."""
 
     device, precision, batch = "cpu", "fp32", BATCH
 
@@ -105,11 +102,7 @@ class Engine:
             return np.concatenate(self._parallel(of, np.array_split(u, -(-len(u) // PART))))
 
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
-        """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
-
-        What all threads spend in a stage is shared out among them, so that the stages add up to ``total``,
-        the pass, but for what threads wait.
-        """
+        """Return milliseconds of each stage for a batch, shared out among threads, and their ``total``."""
         with one_blas_thread():
             times = [self._pass(digits)[1] for _ in range(repeats + 2)][2:]
         names = ["U0", *(name for name, _ in self._layers.stages), "UC4", "total"]

@@ -174,10 +174,7 @@ class Saturation:
 
 
 class _PlainCells:
-    """S-cells, (H, W, K') -> (rows, W', K), by products with all windows of the rectangle that is heard.
-
-    See :func:`correlate`.
-    """
+    """S-cells, (H, W, K') -> (rows, W', K), by products with all windows heard, see :func:`correlate`."""
 
     def __init__(self, spec: SSpec, weights: SWeights, rows: int, dilation: int, dense: bool) -> None:
         self._kernel, self._step, self._more = spec.kernel, dilation, (spec.kernel - 1) * dilation
@@ -333,10 +330,7 @@ def _parts(m: NDArray[np.complex128]) -> NDArray[np.float64]:
 
 
 def respond(layer: Layer, us: Sequence[Any], parallel: ParallelMap) -> list[Any]:
-    """Return what a layer responds to each of some maps (H, W, K).
-
-    The same parts of all, which read the same weights, follow one another.
-    """
+    """Return what a layer responds to some maps (H, W, K); the same parts of all follow one another."""
     begun = parallel(layer, us)
     for steps in zip(*(parts for _, parts in begun), strict=True):
         same = (part for parts in zip_longest(*steps) for part in parts if part)
@@ -361,10 +355,7 @@ class _Head:
 
 
 class LineEngine:
-    """A line model, ready to read strips on the CPU.
-
-    It runs on ``threads``, all cores by default. UsageError if ``threads`` is below 1.
-    """
+    """A line model, ready to read strips on the CPU, on all cores or ``threads``; UsageError if below 1."""
 
     device, precision = "cpu", "fp32"
 

@@ -121,10 +121,7 @@ class Model:
 def to_bytes(
     model: Model, tensors: Tensors | None = None, *, precision: Precision = "fp32", **more: Any
 ) -> bytes:
-    """Return the model as the bytes of a safetensors file; the same model gives the same bytes.
-
-    A file may hold further ``tensors``, matrices among them in ``precision``, and ``more`` in its header.
-    """
+    """Return a safetensors file, the same for equal models, with further ``tensors`` and header entries."""
     from safetensors.numpy import save
 
     kind, most = (np.float16, MAX_WEIGHT) if precision == "fp16" else (np.float32, np.inf)
@@ -187,10 +184,7 @@ def from_bytes(data: bytes, *, source: str) -> Model:
 
 
 def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T], *, source: str) -> T:
-    """Return what ``finish`` makes of the model, the header and the tensors in a file of format ``form``.
-
-    ModelError as :func:`load_model`, and where ``finish`` raises one or misses a part.
-    """
+    """Return what ``finish`` makes of a file of format ``form``; ModelError as :func:`load_model`."""
     try:
         header, tensors, version = _parsed(data, form)
         spec = preset(header["preset"])

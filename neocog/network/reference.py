@@ -100,10 +100,7 @@ def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi, across: int = 2)
 
 
 def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
-    """UC4: the strongest response among the planes of each label, (B, K4, 5, 5) -> (B, 10).
-
-    With planes that reject (label 10) there is an eleventh column for them, here and below.
-    """
+    """UC4: the strongest response of each label's planes, (B, K4, 5, 5) -> (B, 10), (B, 11) with REJECT."""
     out = np.zeros((us4.shape[0], LABELS + int((labels == REJECT).any())))
     for label in np.unique(labels):
         out[:, label] = us4[:, labels == label].max(axis=(1, 2, 3))

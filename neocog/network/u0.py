@@ -55,10 +55,7 @@ def check_u0(u0: NDArray[np.floating[Any]]) -> None:
 
 
 def made_digits(count: int, *, seed: int = 0) -> NDArray[np.uint8]:
-    """Digits of three random strokes, (count, 28, 28) uint8, to test and time a network.
-
-    They are as large as MNIST's, so that a network that skips silence is not flattered.
-    """
+    """Digits of three random strokes, as large as MNIST's, (count, 28, 28) uint8: to test and to time."""
     longer, pen = 20.0, 2.3  # longer side of the ink, width of a stroke, in pixels
     random = np.random.default_rng(seed)
     ends = random.uniform(size=(count, 4, 1, 1, 2))  # strokes join end to end

@@ -57,10 +57,7 @@ def step_of(ink: Mask, free: Mask, digits: Any, least: float, most: float) -> tu
 
 
 def repeated(looked: Any, again: Any) -> Mask:
-    """Where print is: ink in two of three of the cells around, of all of them or those on a side or beside.
-
-    ``again`` (6, H, W): where there is ink in the cells AROUND, of the places that could be ``looked`` at.
-    """
+    """Where two of three cells AROUND, on a side or beside have ink ``again`` where ``looked``, (6, H, W)."""
     out: Mask = np.zeros(looked.shape[1:], np.bool_)
     for some in (slice(None), slice(0, 3), slice(3, 6), slice(2, 4)):
         count = again[some].sum(axis=0)

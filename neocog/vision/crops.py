@@ -108,10 +108,7 @@ def _places(count: int) -> Ink:
 
 
 def _papers(grey: Grey, around: NDArray[np.int64], boxes: NDArray[np.float32]) -> Ink:
-    """The paper's grey in crops (N, 4): planes through what lies around the boxes, (N, 3).
-
-    Each is the grey in the middle, and what it rises by from there to the bottom and to the right.
-    """
+    """Planes of the paper's grey in crops (N, 4) around boxes: middle, rise to the bottom, to the right."""
     left, top, right, bottom = around.T[..., None]
     x, y, wide, high = boxes.T[..., None]
     at = _places(_GRID)
@@ -144,10 +141,7 @@ def _medians(values: Ink, among: NDArray[np.bool_]) -> Ink:
 
 
 def _own(ink: Ink, inner: Inner) -> Ink:
-    """Take away lines that go on beyond the box, and marks that lie outside for the most part.
-
-    What holds most of the ink in the box stays: a digit may touch the outline of its cell.
-    """
+    """Take away lines that go on beyond the box, and marks mostly outside without most of its ink."""
     import cv2
 
     (x, y, wide, high), slack = inner, _slack(inner)
@@ -170,10 +164,7 @@ def _own(ink: Ink, inner: Inner) -> Ink:
 
 
 def _lines(body: Grey, inner: Inner) -> Grey:
-    """Where straight lines in a box or beside it are longer than the box, rules and outlines: 1, else 0.
-
-    Not where a stroke crosses them; and not if little but them is in the box: a 1 may be one.
-    """
+    """Where straight lines are longer than a box, uncrossed by strokes: 1; 0 if little else is in the box."""
     import cv2
 
     def opened_or_closed(way: int, of: Any, high: int, wide: int) -> Any:

@@ -203,10 +203,7 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def ink_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the luma or the channel of grey or RGB pixels in which ink stands out most.
-
-    That is how far the darkest and brightest strokes are off their surroundings, by the grain.
-    """
+    """Return the luma or channel of pixels in which strokes are farthest off their surroundings, by grain."""
     import cv2
 
     if pixels.ndim == 2:
@@ -261,10 +258,7 @@ def _opened(stream: IO[bytes], kind: Kind | None, max_pixels: int) -> Image.Imag
 
 
 def _pixels(image: Image.Image, long_side: int | None) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """An upright page, grey or RGB, and the size that it has in pixels of the picture.
-
-    By strips: no second copy of a large one is made.
-    """
+    """An upright page, grey or RGB, made by strips (a large one is not copied), and the picture's size."""
     import cv2
 
     # how much it is stretched, across and down, as its resolution says: a fax has 204 x 98 dpi; a resolution

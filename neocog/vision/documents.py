@@ -67,10 +67,7 @@ def pdf_pages(
 
 
 class PdfWriter:
-    """Pages of a PDF: pictures, each with its words as an invisible text that can be searched and copied.
-
-    UsageError without pypdfium2.
-    """
+    """Pages of a PDF: pictures, their words as invisible text; UsageError without pypdfium2."""
 
     def __init__(self) -> None:
         try:
@@ -84,10 +81,7 @@ class PdfWriter:
     def add(
         self, pixels: NDArray[np.uint8], size: tuple[int, int], words: Iterable[tuple[str, Any]], turn: int
     ) -> None:
-        """Add a page of ``size`` pixels of `DPI`; boxes of words count in these, they are read at ``turn``.
-
-        EndedEarly if the document becomes too large for the memory.
-        """
+        """Add a page of ``size`` pixels of `DPI`, as boxes of words; EndedEarly if all are too large."""
         raw, jpeg = self._library.raw, io.BytesIO()
         Image.fromarray(pixels).save(jpeg, "JPEG", quality=_QUALITY)
         self._size += jpeg.tell()

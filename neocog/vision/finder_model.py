@@ -204,10 +204,7 @@ class OpenCV:
 
 
 def _of_eight_channels(model: FinderModel) -> FinderModel | None:
-    """The same network for pixels of 2 x 2 blocks (`OpenCV`); None if it begins in another way.
-
-    OpenCV takes channels by eights, so that a picture of one costs as much as of eight.
-    """
+    """The same network for pixels of 2 x 2 blocks: OpenCV takes channels by eights; None if none is."""
     first, *rest = model.nodes
     weights = model.tensors[first["inputs"][1]] if first["op"] == "Conv" else np.empty(0)
     form = [first.get(name) for name in ("stride", "padding", "dilation")]
