@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
+from neocog.errors import DeviceError, InputError, NothingToRead, UsageError
 from neocog.network.arrays import module_of_device
 from neocog.vision.finder import overlaps
 from tests.support import failing, page, page_file, save_page, tiny_model
@@ -28,14 +28,6 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
     nine = [digit.box for digit in reader.read(tmp_path / "large.png").digits]
     union, _, _ = overlaps(np.float32(boxes), np.float32(nine) / 9)
     assert (np.diag(union) > 0.7).all()
-
-
-def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
-    (tmp_path / "two.tif").write_bytes(page_file("12\n0", "345", kind="TIFF"))
-    first, second = reader.read_pages(tmp_path / "two.tif")
-    assert (first.page, first.text, second.page, second.text) == (0, "12\n0", 1, "345")
-    assert (first.source, first.model, first.error) == (str(tmp_path / "two.tif"), reader.model.id, None)
-    assert list(first.ms or ()) == ["decode", "find", "recognise"]
 
 
 def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(reader, monkeypatch):
@@ -96,16 +88,6 @@ def test_doubtful_answers_become_question_marks() -> None:
     assert Reader(tiny_model(), min_p=0.0).read(page("30")).text == "30"
 
 
-def test_wrong_arguments() -> None:
-    with pytest.raises(ModelError):
-        Reader("no-such-model")
-    for options in ({"min_p": 2.0}, {"device": "abacus"}, {"rotate": 45}):
-        with pytest.raises(UsageError):
-            Reader(tiny_model(), **options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="shape"):
-        Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
-
-
 def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module_of_device("cpu") is np
     with pytest.raises(UsageError, match="choose one of auto, cpu, cuda"):
@@ -114,9 +96,6 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
     assert module_of_device("auto") is np
     with pytest.raises(DeviceError, match="CuPy is not installed"):
         module_of_device("cuda")
-
-
-DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def test_a_changed_reader_decodes_as_one_made_so(reader):
@@ -201,8 +180,8 @@ def test_data_frame_and_plot_and_that_what_is_missing_is_named(tmp_path, reader,
 def test_the_notebook_runs(monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
-    monkeypatch.chdir(DOCS)
-    cells = json.loads((DOCS / "tour.ipynb").read_text())["cells"]
+    monkeypatch.chdir(Path(__file__).resolve().parent.parent / "docs")
+    cells = json.loads(Path("tour.ipynb").read_text())["cells"]
     names: dict[str, object] = {}
     for cell in cells:
         if cell["cell_type"] == "code":

@@ -100,7 +100,7 @@ class LineModel:
 
     @property
     def id(self) -> str:
-        return replace(self.digits, version=self.version).id
+        return f"{self.digits.name}@{self.version}" if self.version else self.digits.name
 
     @property
     def spec(self) -> NetworkSpec:
