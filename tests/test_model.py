@@ -133,6 +133,13 @@ def zeros(*shape: int) -> Any:
     (with_head(b=zeros(5000)), "the head has 5000 planes"),
     (with_head(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
      "scores may reach 2.22e"),
+    *((broken(card=card), "the card's reading, rejection, finetuning are not as they should be") for card in (
+        ["reading"], {"reading": 3}, *({"reading": {"min_p": value}} for value in ("high", 1.5, True)),
+        {"reading": {"page_odds": -1}}, {"reading": {"many": 10**400}}, {"rejection": {"table": {"p": 0.5}}},
+        {"rejection": {"table": 5}}, {"rejection": {"table": [0.5]}}, {"rejection": {"table": [{"p": 0.5}]}},
+        {"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, {"finetuning": {"marks": "many"}},
+        {"finetuning": {"lean": [1]}}, {"finetuning": ["lean"]},
+    )),
 ], ids=str)  # fmt: skip
 def test_impossible_models_are_refused(model: Any, reason: str) -> None:
     refuse(to_bytes(model), reason, lines.from_bytes if isinstance(model, LineModel) else from_bytes)
@@ -158,56 +165,38 @@ def test_models_of_the_other_kind_and_without_a_part_are_refused() -> None:
         refuse(without, f"a part is missing or wrong \\('{name}'\\)", lines.from_bytes)
 
 
-@pytest.mark.parametrize(("key", "what"), [("thresholds", "thresholds"), ("q", "values of q")])
-def test_layers_need_as_many_values(key: str, what: str) -> None:
-    for count in (3, 5):
-        few = with_header(lambda text, n=count: json.dumps(json.loads(text) | {key: [0.5] * n}))
-        refuse(few, f"US layers need 4 {what}, got {count}")
-
-
-@pytest.mark.parametrize("card", [
-    ["reading"], {"reading": 3}, *({"reading": {"min_p": value}} for value in ("high", 1.5, True)),
-    {"reading": {"page_odds": -1}}, {"reading": {"many": 10**400}}, {"rejection": {"table": {"p": 0.5}}},
-    {"rejection": {"table": 5}}, {"rejection": {"table": [0.5]}}, {"rejection": {"table": [{"p": 0.5}]}},
-    {"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, {"finetuning": {"marks": "many"}},
-    {"finetuning": {"lean": [1]}}, {"finetuning": ["lean"]},
-])  # fmt: skip
-def test_cards_that_cannot_be_calculated_with_are_refused(card: object) -> None:
-    refuse(to_bytes(broken(card=card)), "the card's reading, rejection, finetuning are not as they should be")
-
-
-def with_header(change: Callable[[str], str]) -> bytes:
-    """A model whose own header, JSON in the metadata, is changed."""
+def with_header(old: str, new: str) -> bytes:
+    """A model whose own header, JSON in the metadata, is changed; all of it if ``old`` is ""."""
     data = to_bytes(broken(card={"note": "here"}))
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
-    header["__metadata__"]["neocog"] = change(header["__metadata__"]["neocog"])
+    own = header["__metadata__"]["neocog"]
+    assert old in own
+    header["__metadata__"]["neocog"] = own.replace(old, new) if old else new
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
-@pytest.mark.parametrize(("here", "reason"), [
-    ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 nested tables"),
-    ("[" * 400 + "]" * 400, "a card of more than 16 nested tables"),
-    ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
-    ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
-    ("NaN", "not finite: NaN"),
-    ("-Infinity", "not finite: -Infinity"),
-    ("1e999", "not finite: 1e999"),
-    ("1" * 5000, "cut short or not a model"),
-], ids=["deep", "deeper", "deepest", "long", "NaN", "infinity", "exponent", "digits"])  # fmt: skip
-def test_cards_without_bounds_are_refused(here: str, reason: str) -> None:
-    assert from_bytes(with_header(lambda text: text), source="m").card == {"note": "here"}
-    refuse(with_header(lambda text: text.replace('"here"', here)), reason)
-
-
-def test_a_header_that_lies_is_refused() -> None:
-    for wrong in ("", "[]", '{"format": "neocog 9"}'):
-        refuse(with_header(lambda _, wrong=wrong: wrong))
-    for rule in ("pairs", "triples", "linear", "loudest"):
-        other = with_header(lambda text, rule=rule: text.replace('"strongest"', f'"{rule}"'))
-        refuse(other, f"{rule}' is no longer read.*d840c1a")
+@pytest.mark.parametrize(("old", "new", "reason"), [
+    *(('"here"', *case) for case in (
+        ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 nested tables"),
+        ("[" * 400 + "]" * 400, "a card of more than 16 nested tables"),
+        ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
+        ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
+        ("NaN", "not finite: NaN"), ("-Infinity", "not finite: -Infinity"), ("1e999", "not finite: 1e999"),
+        ("1" * 5000, "cut short or not a model"),
+    )),
+    ('"q": [', '"q": [1, ', "US layers need 4 values of q, got 5"),
+    ('"q": [100.0, ', '"q": [', "US layers need 4 values of q, got 3"),
+    ('"thresholds": [', '"thresholds": [1, ', "US layers need 4 thresholds, got 5"),
+    ('"thresholds": [0.55, ', '"thresholds": [', "US layers need 4 thresholds, got 3"),
+    *(('"strongest"', f'"{rule}"', f"{rule}' is no longer read.*d840c1a") for rule in ("pairs", "loudest")),
+    ('"neocog 1"', '"neocog 9"', "of format 'neocog 9'"), ("", "[]", "of format None"), ("", "", "not a"),
+], ids=lambda text: text[:20])  # fmt: skip
+def test_headers_that_lie_or_have_no_bounds_are_refused(old: str, new: str, reason: str) -> None:
+    assert from_bytes(with_header('"here"', '"there"'), source="m").card == {"note": "there"}
+    refuse(with_header(old, new), reason)
 
 
 @pytest.mark.parametrize("planes", [(20_000, 1, 10), (1, 100_000, 10), (1, 1, 100_000), (900, 3000, 10)])

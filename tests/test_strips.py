@@ -54,14 +54,10 @@ def test_a_sloping_line_is_straight_and_as_high_as_asked_for() -> None:
     assert np.abs(np.subtract(strip.box(*columns), (left, top, wide, high))).max() < 5
 
 
-def test_bright_ink_reads_as_dark_ink() -> None:
-    grey, boxes = page([("1234", 60, 90)])
+def test_bright_ink_reads_as_dark_ink_and_beside_one_mark_what_the_finder_missed_is_seen_too() -> None:
+    grey, boxes = page([("170", 60, 90)])
     (dark,), (bright,) = strips(grey, marks(boxes)), strips(255 - grey, marks(boxes))
     np.testing.assert_array_equal(dark.ink, bright.ink)
-
-
-def test_of_one_mark_what_the_finder_missed_beside_it_is_seen_too() -> None:
-    grey, boxes = page([("170", 60, 90)])
     (strip,) = strips(grey, marks(boxes[1:2]))
     assert len(centres(strip)) == 3
 
@@ -139,15 +135,12 @@ def test_what_comes_again_in_each_cell_of_a_form_is_not_read(ring: bool) -> None
     assert len(centres(strip)) == 4
 
 
-def test_small_marks_belong_to_their_line() -> None:
+def test_small_marks_belong_to_their_line_and_a_long_one_is_cut_at_its_widest_gap() -> None:
     grey, boxes = page([("1805", 60, 90)])
     comma = [[210, 85, 6, 10]]
     small = [[220, 50, 12, 18], [240, 50, 12, 18]]
     (strip,) = strips(grey, marks(np.concatenate([boxes, comma, small]), [1, 8, 0, 5, 12, 0, 0]))
     assert strip.marks == tuple(range(7))
-
-
-def test_a_long_line_is_cut_at_its_widest_gap() -> None:
     grey, boxes = page([("1234567890123", 30, 60), ("1234567890123", 540, 60)], shape=(120, 1100))
     found = strips(grey, marks(boxes))
     assert [len(strip.marks) for strip in found] == [13, 13]
