@@ -81,7 +81,7 @@ class PdfWriter:
     def add(
         self, pixels: NDArray[np.uint8], size: tuple[int, int], words: Iterable[tuple[str, Any]], turn: int
     ) -> None:
-        """Add a page of ``size`` pixels of `DPI`, as boxes of words; EndedEarly if all are too large."""
+        """Add a page of ``size`` pixels of `DPI`, with words in boxes, read at ``turn``; see `MAX_PDF`."""
         raw, jpeg = self._library.raw, io.BytesIO()
         Image.fromarray(pixels).save(jpeg, "JPEG", quality=_QUALITY)
         self._size += jpeg.tell()

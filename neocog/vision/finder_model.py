@@ -204,7 +204,7 @@ class OpenCV:
 
 
 def _of_eight_channels(model: FinderModel) -> FinderModel | None:
-    """The same network for pixels of 2 x 2 blocks: OpenCV takes channels by eights; None if none is."""
+    """The same network for pixels of 2 x 2 blocks, as OpenCV takes channels by eights; or None."""
     first, *rest = model.nodes
     weights = model.tensors[first["inputs"][1]] if first["op"] == "Conv" else np.empty(0)
     form = [first.get(name) for name in ("stride", "padding", "dilation")]

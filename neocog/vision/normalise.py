@@ -90,7 +90,7 @@ def _resize(patch: Ink, side: int) -> Ink:
 
 
 def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Bring a picture of one digit to MNIST's form: bright borders are paper; (28, 28) is cut and scaled."""
+    """Bring a picture of one digit to MNIST's form: a bright border is paper; (28, 28) stays as it is."""
     border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
     low, high = float(grey.min()), float(grey.max())
     ink: NDArray[np.uint8] = 255 - grey if float(np.median(border)) > (low + high) / 2.0 else grey
