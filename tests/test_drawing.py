@@ -256,6 +256,9 @@ def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise
     own = np.concatenate(hand.face.strokes("7"))
     drawn = np.concatenate(hand.digit("7", 50.0))
     assert np.corrcoef(own.ravel(), drawn.ravel()[: own.size])[0, 1] > 0.9
+    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).typed)
+    (slash,), (own,) = hand.sign("/", 50.0), hand.face.strokes("/")
+    assert np.ptp(slash[:, 1]) / 50 == pytest.approx(np.ptp(own[:, 1]) / hand.face.high, rel=0.1)
     lines = [draw_line(load_hands(one), np.random.default_rng(3)) for one in (hands_dir, folder)]
     assert np.array_equal(lines[0][0], lines[1][0])
     texts = [

@@ -41,8 +41,8 @@ THANKS = {  # sets, and whom a card thanks for them
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
 # Where there are typefaces: share of hands with digits of one (of pictures, beside those above, of pens), of
-# letters, and how far a digit by pen is bent from that of the typeface, at most
-_TYPED, _TYPED_LETTERS, _BENT = 0.3, 0.75, 0.12
+# letters, of signs of such hands, and how far a digit by pen is bent from that of the typeface, at most
+_TYPED, _TYPED_LETTERS, _TYPED_SIGNS, _BENT = 0.3, 0.75, 0.6, 0.12
 _WRITERS = "train-writers.txt.gz"
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
 
@@ -198,6 +198,7 @@ def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
 Paths = Sequence[NDArray[np.floating[Any]]]
 Point = NDArray[np.float32]
 
+_TYPED_ALIKE = "/()+=%#*-"  # signs that a thinned glyph is like; points are not
 _SMALL = {"x": 0.62, "+": 0.75, "=": 0.8, "*": 0.6}
 _SEGMENTED = 0.02  # of the hands, which write digits as displays show them
 _BOW = 0.06  # standard deviation of how strokes bend
@@ -242,12 +243,16 @@ class Hand:
             shares = np.array([each.share for each in hands.sets.values()])
             chosen = list(hands.sets.values())[int(rng.choice(len(shares), p=shares / shares.sum()))]
             self.pictures = chosen
-            self.own = chosen.writers[rng.integers(len(chosen.writers))] if one else chosen.every
+            which = int(rng.integers(len(chosen.writers))) if one else 0
+            self.own = chosen.writers[which] if one else chosen.every
             self.level, self.soft = rng.uniform(0.2, 0.62), rng.uniform(2.5, 6)
             self.width = 0.0  # that of the first picture's strokes
         self.face = hands.faces[rng.integers(len(hands.faces))] if hands.faces else None
         typed = self.face is not None and self.by_pen and rng.random() < _TYPED
         self.loose = rng.uniform(0, _BENT) if typed else 0.0  # how far digits of its typeface are bent
+        if hands.faces and not self.by_pen and one and chosen is hands.sets["typefaces"]:
+            self.face, typed = hands.faces[which], True  # its signs are those of its digits
+        self.typed = typed and rng.random() < _TYPED_SIGNS
         self.slash = (rng.uniform(0.9, 1.5), rng.uniform(0.2, 0.75), rng.uniform(-0.1, 0.25))
         self.dash = (rng.uniform(0.2, 0.75), rng.uniform(0.4, 0.62))
         self.dot = rng.uniform(0.8, 1.7)
@@ -329,6 +334,10 @@ class Hand:
         def about(spread: float = 0.03) -> float:
             return float(rng.normal(0, spread))
 
+        face = self.face if self.typed and char in _TYPED_ALIKE else None
+        if face and face.has(char) and (strokes := face.strokes(char)):
+            scale = np.array([self.wide, 1]) * high / max(face.high, 0.1)
+            return [rounded((line + rng.normal(0, 0.015, line.shape)) * scale, 2) for line in strokes]
         if char == "÷":
             dots = ([[0.22, y], [0.24, y + 0.02]] for y in (-0.74, -0.26))
             lines = [[[0, -0.5], [0.45, -0.5 + about()]], *dots]
