@@ -11,7 +11,7 @@ from experiments.harness import run
 from experiments.harness.pages import fill, markdown, text
 from experiments.harness.run import FOLDER, NAMES, Request, Result
 from neocog.cli import options
-from neocog.cli.options import option
+from neocog.cli.options import flag, option
 from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
 from neocog.network.registry import DEFAULT
@@ -21,27 +21,26 @@ from neocog.text import to_json
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
 
-Data = Annotated[Path | None, option("--data", "DATA", "Folder with mnist [default: the downloaded one].")]
-Output = Annotated[Path | None, option("--output -o", "FILE", "Write the result to FILE, as JSON.")]
-Folder = Annotated[Path, option("--output -o", "FOLDER", "Write here.")]
-Seconds = Annotated[float, option(
-    "--seconds", "N", "Stop after so many seconds; the rest is skipped.", min=1)]  # fmt: skip
-Quick = Annotated[bool, option("--quick", None, "A run of about a minute.")]
-Sections = Annotated[str, option("--sections", "NAME,...", "Only these sections (slayer).")]
-Sizes = Annotated[str, option("--sizes", "K2/K3/K4,...", "Networks whose layers are timed (slayer).")]
+Data = Annotated[Path | None, option("DATA", "Folder with mnist [default: the downloaded one].")]
+Output = Annotated[Path | None, option("FILE", "Write the result to FILE, as JSON.", "--output", "-o")]
+Folder = Annotated[Path, option("FOLDER", "Write here.", "--output", "-o")]
+Seconds = Annotated[float, option("N", "Stop after so many seconds; the rest is skipped.", min=1)]
+Quick = Annotated[bool, flag("A run of about a minute.")]
+Sections = Annotated[str, option("NAME,...", "Only these sections (slayer).")]
+Sizes = Annotated[str, option("K2/K3/K4,...", "Networks whose layers are timed (slayer).")]
 Peers = Annotated[str, option(
-    "--peers", "NAME,...", "Compare with. CPU: onnxruntime, torch. GPU: torch, compile.")]  # fmt: skip
+    "NAME,...", "Compare with. CPU: onnxruntime, torch. GPU: torch, compile.")]  # fmt: skip
 
 
 @app.command("network")
 def bench_network(
     model: options.Model = DEFAULT,
     device: options.Device = "cpu",
-    batch: Annotated[int, option("--batch", "N", "Digits per pass.", min=1)] = 8,
+    batch: Annotated[int, option("N", "Digits per pass.", min=1)] = 8,
     precision: options.Precision = None,
     plan: options.Plan = "default",
     peers: Peers = "",
-    rounds: Annotated[int, option("--rounds", "N", "Interleaved rounds.", min=1)] = 30,
+    rounds: Annotated[int, option("N", "Interleaved rounds.", min=1)] = 30,
     as_json: options.Json = False,
 ) -> None:
     """Compare the speed of the network with other software.
