@@ -15,24 +15,24 @@ from neocog.learning.datasets import LabelledPictures, open_dataset
 from neocog.reading.pictures import Picture
 from neocog.reading.records import REJECTED
 
-OF_DATA = ("photos", "photos_b", "strings")
 FROZEN = ("conditions", "blank", "forms", "amounts", "turned", "letters")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A picture and what is written on it; ``marks``: label, middle, width, height of each."""
+    """A picture and what is written on it; ``marks``: label, middle, width, height of each; ``frozen``: drawn."""
 
     set: str
     kind: str
     file: Path
     text: str
     marks: np.ndarray | None = None
+    frozen: bool = False
 
     @property
     def picture(self) -> Picture:
-        """The file of a photograph, the pixels of a frozen page."""
-        return self.file if self.set in OF_DATA else np.asarray(Image.open(self.file))
+        """The pixels of a frozen page, the file of any other."""
+        return np.asarray(Image.open(self.file)) if self.frozen else self.file
 
 
 def digits_of(text: str) -> str:
@@ -48,7 +48,7 @@ def frozen(folder: Path, name: str) -> list[Sample]:
     with table.open(newline="", encoding="utf-8") as stream:
         return [
             Sample(name, row["kind"], table.with_name(row["file"]), row["text"],
-                   np.array(json.loads(row["marks"]), np.float32).reshape(-1, 5) if row["marks"] else None)
+                   np.array(json.loads(row["marks"]), np.float32).reshape(-1, 5) if row["marks"] else None, True)
             for row in csv.DictReader(stream)
         ]  # fmt: skip
 
