@@ -20,14 +20,14 @@ FROZEN = ("conditions", "blank", "forms", "amounts", "turned", "letters")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A picture and what is written on it; ``marks``: label, middle, width, height of each; ``frozen``: drawn."""
+    """A picture and what is written on it; ``marks``: label, middle, width, height of each."""
 
     set: str
     kind: str
     file: Path
     text: str
     marks: np.ndarray | None = None
-    frozen: bool = False
+    frozen: bool = False  #: whether it is a page that was drawn
 
     @property
     def picture(self) -> Picture:
@@ -46,11 +46,11 @@ def frozen(folder: Path, name: str) -> list[Sample]:
     if not table.is_file():
         raise UsageError(f"{table} is not there: python -m experiments.reading.freeze {folder} --data DATA")
     with table.open(newline="", encoding="utf-8") as stream:
-        return [
-            Sample(name, row["kind"], table.with_name(row["file"]), row["text"],
-                   np.array(json.loads(row["marks"]), np.float32).reshape(-1, 5) if row["marks"] else None, True)
-            for row in csv.DictReader(stream)
-        ]  # fmt: skip
+        some = list(csv.DictReader(stream))
+    marks = [np.array(json.loads(row["marks"]), np.float32).reshape(-1, 5) if row["marks"] else None
+             for row in some]  # fmt: skip
+    return [Sample(name, row["kind"], table.with_name(row["file"]), row["text"], own, frozen=True)
+            for row, own in zip(some, marks, strict=True)]  # fmt: skip
 
 
 def samples(data: Path, folder: Path, sets: list[str]) -> Iterator[Sample]:
