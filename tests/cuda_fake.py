@@ -39,8 +39,7 @@ class Context:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        pass
+    def __exit__(self, *_): ...
 
 
 class Device(Context):
@@ -61,8 +60,7 @@ class Device(Context):
 class Stream(Context):
     ptr = 7
 
-    def __init__(self, non_blocking=False):
-        pass
+    def __init__(self, non_blocking=False): ...
 
     def synchronize(self):
         assert Device.captured is None, "a wait within a capture"
@@ -90,16 +88,13 @@ class Event:
     def record(self, stream=None):
         self.time = time.perf_counter()
 
-    def synchronize(self):
-        pass
+    def synchronize(self): ...
 
 
-class CUDAError(RuntimeError):
-    pass
+class CUDAError(RuntimeError): ...
 
 
-class OutOfMemoryError(MemoryError):
-    pass
+class OutOfMemoryError(MemoryError): ...
 
 
 class Quick:
@@ -122,36 +117,29 @@ def _copy(target, source, size, kind, stream):
 
 
 def fake_cupy():
+    def zeros(shape, dtype=float):
+        return np.zeros(shape, dtype).view(FakeArray)
+
     runtime = SimpleNamespace(
-        memcpyAsync=_copy,
-        memcpyHostToDevice=1,
-        memcpyDeviceToHost=2,
-        memcpyDeviceToDevice=3,
-        CUDARuntimeError=CUDAError,
-        getDeviceProperties=lambda number: {"name": b"a fake"},
+        memcpyAsync=_copy, memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
+        CUDARuntimeError=CUDAError, getDeviceProperties=lambda number: {"name": b"a fake"},
         deviceGetAttribute=lambda attribute, number: {16: 132, 97: 232448}[attribute],
         getDeviceCount=lambda: 1,
-    )
-    module = ModuleType("cupy")
-    module.ndarray = FakeArray
-    module.cuda = SimpleNamespace(
-        runtime=runtime,
-        driver=SimpleNamespace(CUDADriverError=CUDAError),
+    )  # fmt: skip
+    cuda = SimpleNamespace(
+        runtime=runtime, driver=SimpleNamespace(CUDADriverError=CUDAError),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-        Device=Device,
-        Stream=Stream,
-        Event=Event,
-        get_current_stream=Stream,
-        get_elapsed_time=lambda start, end: 1e3 * (end.time - start.time),
-        alloc_pinned_memory=bytearray,
-        UnownedMemory=lambda address, size, owner, device: owner,
-        MemoryPointer=lambda memory, offset: memory,
-    )
-    module.zeros = lambda shape, dtype=float: np.zeros(shape, dtype).view(FakeArray)
-    module.empty = module.zeros
-    module.asarray = lambda values: np.array(values).view(FakeArray)
-    module.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(FakeArray)
-    module.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+        Device=Device, Stream=Stream, Event=Event, get_current_stream=Stream,
+        get_elapsed_time=lambda start, end: 1e3 * (end.time - start.time), alloc_pinned_memory=bytearray,
+        UnownedMemory=lambda address, size, owner, device: owner, MemoryPointer=lambda memory, offset: memory,
+    )  # fmt: skip
+    module = ModuleType("cupy")
+    vars(module).update(
+        ndarray=FakeArray, cuda=cuda, zeros=zeros, empty=zeros,
+        asarray=lambda values: np.array(values).view(FakeArray),
+        ascontiguousarray=lambda values: np.ascontiguousarray(values).view(FakeArray),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
+    )  # fmt: skip
     return module
 
 

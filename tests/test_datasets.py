@@ -2,7 +2,7 @@
 
 import gzip
 import hashlib
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -44,10 +44,9 @@ def refused(place, match, split=None, error=InputError):
 def test_idx_folder_has_its_parts(tmp_path, packed):
     write_idx(tmp_path, "train", 120, packed=packed)
     write_idx(tmp_path, "t10k", 20, packed=packed, seed=1)
-    train, test, learning, validation = (
-        open_digits(tmp_path, split=split) for split in ("train", "test", "learning", "validation")
-    )
-    assert (len(train), len(test), len(learning), len(validation)) == (120, 20, 110, 10)
+    parts = ("train", "test", "learning", "validation")
+    train, test, learning, validation = (open_digits(tmp_path, split=split) for split in parts)
+    assert [len(part) for part in (train, test, learning, validation)] == [120, 20, 110, 10]
     np.testing.assert_array_equal(train.images, some_digits(120)[0])
     np.testing.assert_array_equal(test.images, some_digits(20, 1)[0])
     np.testing.assert_array_equal(validation.images, train.images[110:])
@@ -108,22 +107,18 @@ def test_what_is_no_set(tmp_path, name, text, why):
     refused(tmp_path, why)
 
 
-def usps_line(label, ink):
-    return " ".join([f"{label:.4f}", *(f"{2 * value - 1:.4f}" for value in ink.ravel())])
-
-
 def test_usps_text_becomes_mnist_form_and_has_two_parts(tmp_path):
-    ink = np.zeros((16, 16), np.float32)
-    ink[:, 12:15] = 1.0  # a stroke at the right edge
-    lines = "\n".join([usps_line(1, ink), usps_line(7, ink), ""])
-    (tmp_path / "zip.train.gz").write_bytes(gzip.compress(lines.encode()))
+    ink = np.full((16, 16), "-1.0")
+    ink[:, 12:15] = "1.0"  # a stroke at the right edge
+    one, seven, two = (" ".join([f"{label}.0", *ink.ravel()]) + "\n" for label in (1, 7, 2))
+    (tmp_path / "zip.train.gz").write_bytes(gzip.compress((one + seven).encode()))
     digits = open_digits(tmp_path, split="learning")
     assert digits.labels.tolist() == open_digits(tmp_path).labels.tolist() == [1, 7]
     rows, columns = np.nonzero(digits.images[0])
-    assert rows.max() - rows.min() + 1 == 20
+    assert np.ptp(rows) + 1 == 20
     assert abs(columns.mean() - 13.5) <= 0.5
     assert digits.images.max() == 255
-    (tmp_path / "zip.test").write_text(usps_line(2, ink))
+    (tmp_path / "zip.test").write_text(two)
     assert open_digits(tmp_path).labels.tolist() == [2]
     assert open_digits(tmp_path, split="train").labels.tolist() == [1, 7]
     refused(tmp_path, "no validation part", "validation")
@@ -169,17 +164,17 @@ def test_labels_csv(tmp_path, table, files, expected, left_out):
 
 
 def test_sets_by_name_are_what_was_installed_or_fetched(tmp_path, monkeypatch):
-    digits = open_digits("sklearn")
+    digits, place = open_digits("sklearn"), tmp_path / "sets" / "mnist"
     assert digits.images.shape == (1797, 28, 28)
     assert digits.labels[:3].tolist() == [0, 1, 2]
     assert np.median(digits.images.max(axis=(1, 2))) == 255
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "sets"))
     refused("mnist", "neocog data fetch mnist")
-    (tmp_path / "sets" / "mnist").mkdir(parents=True)
-    (tmp_path / "sets" / "mnist" / "train-images-idx3-ubyte.gz.part").touch()  # it broke off
+    place.mkdir(parents=True)
+    (place / "train-images-idx3-ubyte.gz.part").touch()  # it broke off
     refused("mnist", "neocog data fetch mnist")
-    write_idx(tmp_path / "sets" / "mnist", "t10k", 10)
+    write_idx(place, "t10k", 10)
     assert len(open_digits("mnist")) == 10
 
 
@@ -337,13 +332,11 @@ def mirror(tiny_set):
 
         def log_message(self, *_): ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor(1) as pool:
         Handler.address = f"http://127.0.0.1:{server.server_address[1]}/set/"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+        pool.submit(server.serve_forever, 0.01)
         yield Handler
         server.shutdown()
-        thread.join()
 
 
 def test_a_file_comes_whole_and_is_left_alone_after(tmp_path, mirror):
@@ -399,7 +392,6 @@ def test_a_file_comes_from_a_folder(tmp_path):
 
 def test_the_place_comes_from_the_environment(monkeypatch):
     monkeypatch.delenv("NEOCOG_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
-    assert default_folder("mnist") == Path("/c/neocog/mnist")
-    monkeypatch.setenv("NEOCOG_DATA", "/d")
-    assert default_folder("mnist") == Path("/d/mnist")
+    for variable, folder in (("XDG_CACHE_HOME", "/c/neocog/mnist"), ("NEOCOG_DATA", "/d/mnist")):
+        monkeypatch.setenv(variable, folder[:2])
+        assert default_folder("mnist") == Path(folder)

@@ -27,12 +27,10 @@ from neocog.vision.finder import (
     find,
     merged,
     normalised,
-    read,
     sizes,
 )
 from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
 from tests.support import glyph
-from tests.support import page as written_page
 
 
 @pytest.fixture(scope="module")
@@ -229,14 +227,6 @@ def test_what_a_digit_is_is_guessed_at_all_sizes():
     assert len(agreed(found[:0], found)) == len(agreed(found[:0], found[:0])) == 0
 
 
-def test_the_finder_lets_all_sizes_guess(monkeypatch):
-    told = []
-    monkeypatch.setattr("neocog.vision.finder.agreed", lambda *both: told.append(both) or agreed(*both))
-    found = find(written_page("7"), OpenCV(load_finder(find_model("finder"))), FinderSettings(clear=0))
-    ((kept, everything),) = told
-    assert len(kept) == len(found) < len(everything)
-
-
 @pytest.mark.parametrize(("paper", "ink"), [(200, 60), (40, 220), (120, 95)])
 def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper, ink):
     grey = np.full((80, 90), paper, np.float32) + np.linspace(0, 12, 90)[None]
@@ -338,11 +328,9 @@ def test_reading_eight_channels_does_not_change_the_answer():
 
     model = load_finder(find_model("finder"))
     x = np.random.default_rng(0).normal(size=(48, 80)).astype(np.float32)
-    plain = cv2.dnn.readNetFromONNX(np.frombuffer(model.onnx(), np.uint8))
+    plain, network = cv2.dnn.readNetFromONNX(np.frombuffer(model.onnx(), np.uint8)), OpenCV(model)
     plain.setInput(x[None, None])
-    wanted = plain.forward()[0]
-    network = OpenCV(model)
-    answer = network(x)
+    wanted, answer = plain.forward()[0], network(x)
     np.testing.assert_allclose(answer, wanted, atol=1e-4 * np.abs(wanted).max())
     again = answer.copy()
     network(-x)
@@ -380,39 +368,22 @@ def test_the_largest_size_is_read_around_small_digits(digit, score, read):
     assert len(asked) == 2
 
 
-def test_a_region_is_read_as_within_the_whole_picture():
-    grey = np.random.default_rng(0).integers(0, 255, (200, 300), np.uint8)
-    seen: list[np.ndarray] = []
-
-    def network(x):
-        seen.append(x)
-        return np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
-
-    read(network, grey, FinderSettings(), (slice(48, 200), slice(96, 208)))
-    assert seen[0].shape == (160, 112)
-    np.testing.assert_allclose(seen[0][:152], normalised(grey)[48:, 96:208], atol=1e-3)
-
-
 def test_every_engine_answers_alike(tmp_path):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks
 
     torch.manual_seed(0)
-    network = networks.FinderNetwork().eval()
-    graph = network.graph()
-    path = tmp_path / "finder.safetensors"
-    save_finder(path, graph.nodes, graph.tensors, {})
+    network, path = networks.FinderNetwork().eval(), tmp_path / "finder.safetensors"
+    save_finder(path, network.graph().nodes, network.graph().tensors, {})
     grey = np.random.default_rng(0).integers(0, 255, (64, 96), np.uint8)
-    x = normalised(grey)
-    told = networks.normalised(torch.from_numpy(grey)[None])
+    x, told = normalised(grey), networks.normalised(torch.from_numpy(grey)[None])
     assert np.abs(told[0, 0].numpy() - x).max() < 1e-3
     with torch.no_grad():
         wanted = network(told)[0].numpy()
-    model = load_finder(path)
-    answer = OpenCV(model)(x)
-    assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
-    assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
-    assert isinstance(find(grey, OpenCV(model)), Finding)
+    engine = OpenCV(load_finder(path))
+    assert engine(x).shape == wanted.shape == (networks.OUTPUTS, 16, 24)
+    assert np.abs(engine(x) - wanted).max() < 0.05  # the file holds halves
+    assert isinstance(find(grey, engine, FinderSettings()), Finding)
 
 
 def test_what_is_learned_while_ways_are_tried_is_forgotten():

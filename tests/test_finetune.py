@@ -256,9 +256,6 @@ def test_each_change_changes():
         assert (got - plain).abs().amax(dim=(1, 2)).max() > 0.1, words
     middle = (got.sum(dim=2) @ torch.arange(65.0)) / got.sum(dim=(1, 2))
     assert 4 < float(middle.max() - middle.min()) <= 16.5
-
-
-def test_strengths_are_named():
     assert augmentation("strokes") == PRESETS["strokes"]
     assert augmentation("pages,blur=3").blur == 3
     for wrong in ("storm", "strokes,wind=1", "strokes,blur=x", "strokes,blur=-1"):

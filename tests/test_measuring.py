@@ -36,17 +36,11 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path):
         (tmp_path / f"{face}.ttf").unlink()
 
 
-@pytest.mark.parametrize(
-    ("read", "written", "found"),
-    [
-        ("123", "123", {"wrong": 0}),
-        ("12", "123", {"wrong": 1, "missed": 1}),
-        ("1923", "123", {"wrong": 1, "extra": 1}),
-        ("1?3", "123", {"wrong": 1, "refused": 1}),
-        ("173", "123", {"wrong": 1, "misread": 1}),
-        ("", "12", {"wrong": 2, "missed": 2}),
-    ],
-)
+@pytest.mark.parametrize(("read", "written", "found"), [
+    ("123", "123", {"wrong": 0}), ("12", "123", {"wrong": 1, "missed": 1}),
+    ("1923", "123", {"wrong": 1, "extra": 1}), ("1?3", "123", {"wrong": 1, "refused": 1}),
+    ("173", "123", {"wrong": 1, "misread": 1}), ("", "12", {"wrong": 2, "missed": 2}),
+])  # fmt: skip
 def test_errors_are_told_apart(read, written, found):
     assert faults(read, written).items() >= found.items()
 
@@ -106,17 +100,13 @@ def place(tmp_path, monkeypatch):
     return str(tmp_path / "data")
 
 
-@pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
-        ("--models models {data} neocog", "--models models DATA neocog"),
-        ("--gpu {data}", "--gpu DATA"),
-        ("../data neocog", "DATA neocog"),
-        ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
-        ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "told"), [
+    ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
+    ("--models models {data} neocog", "--models models DATA neocog"), ("--gpu {data}", "--gpu DATA"),
+    ("../data neocog", "DATA neocog"),
+    ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
+    ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
+])  # fmt: skip
 def test_only_the_folder_of_data_is_called_data(place, typed, told):
     assert without_places(typed.format(data=place).split()) == told.split()
 

@@ -62,10 +62,9 @@ class Run:
     def set_rate(self, rate: float) -> None:
         """Give each group of the optimiser its share of a rate."""
         for group in self.optimiser.param_groups:
-            if hasattr(group["lr"], "fill_"):  # of a graph, which keeps its address
-                group["lr"].fill_(rate * group.get("share", 1.0))
-            else:
-                group["lr"] = rate * group.get("share", 1.0)
+            own = rate * group.get("share", 1.0)
+            # that of a graph keeps its address
+            group["lr"] = group["lr"].fill_(own) if hasattr(group["lr"], "fill_") else own
 
 
 class RunningMean:
@@ -118,10 +117,8 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
     # values by name, those of values within named after them; as JSON would give them back
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{name} ")
-        else:
-            flat[before + name] = list(value) if isinstance(value, tuple) else value
+        own = [*value] if isinstance(value, tuple) else value
+        flat |= _flat(own, f"{before}{name} ") if isinstance(own, dict) else {before + name: own}
     return flat
 
 
@@ -132,18 +129,18 @@ def start_of_run(
     """Return a run's start and its file: at ``place``, named, or new; UsageError if the first two differ."""
     model = load_model(named) if named is not None else None
     if place is None or not place.exists():
-        if named is not None and model is not None:
-            return model, find_model(named).read_bytes()
+        if model is not None:
+            return model, find_model(str(named)).read_bytes()
         data = to_bytes(start_model(recipe, mix, seed=seed, reject=reject, progress=progress))
         return from_bytes(data, source=recipe.name), data
     kept, instead = load_model(place), "give the --start of the run in that folder, or another --checkpoints"
-    if model is not None and kept.id != model.id:
-        raise UsageError(f"{place} is {kept.id}, not {model.id}; {instead}")
     if model is None and "finetuning" in kept.card:
         raise UsageError(f"{place} is {kept.id}, a model trained by gradient, not a new start; {instead}")
     if model is None:
         given = described(recipe, mix.digest, seed=seed, reject=reject)
         check_same(place, {name: kept.card.get(name) for name in given}, given)
+    elif kept.id != model.id:
+        raise UsageError(f"{place} is {kept.id}, not {model.id}; {instead}")
     return kept, place.read_bytes()
 
 

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
@@ -140,24 +140,19 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
         writers = read_text(files[0], "a name a line").splitlines()
         if len(writers) != len(labels):
             raise InputError(f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each")
-        of_last = last_writers(writers)
-        for label in range(10) if of_last is None else ():
+        names, first, own = np.unique(writers, return_index=True, return_inverse=True)
+        if len(names) > 1:
+            turn = np.argsort(np.argsort(first))[own]  # in the order in which they begin
+            kept = turn >= len(names) - -(-len(names) // _WRITERS_SHARE)
+        for label in range(10) if len(names) == 1 else ():
             rows = np.flatnonzero(labels == label)
             kept[rows[len(rows) - len(rows) // _WRITERS_SHARE :]] = True
-        kept = kept if of_last is None else of_last
     else:
         kept[len(labels) - min(_VALIDATION, len(labels) // _VALIDATION_SHARE) :] = True
         if split == "validation" and not kept.any():
             why = f"at least {_VALIDATION_SHARE} are needed (1/{_VALIDATION_SHARE} is used for validation)"
             raise InputError(f"{folder.name} {split}: {len(labels)} training digits are too few; {why}")
     return np.flatnonzero(kept == (split == "validation"))
-
-
-def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Tell which digits the last fifth of the writers wrote; None where all are of one writer."""
-    names, first, own = np.unique(writers, return_index=True, return_inverse=True)
-    turn = np.argsort(np.argsort(first))[own]
-    return turn >= len(names) - -(-len(names) // _WRITERS_SHARE) if len(names) > 1 else None
 
 
 def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
@@ -275,21 +270,20 @@ def _read_usps(path: Path) -> Digits:
 
 def _read_class_folders(folder: Path) -> Digits:
     """Read folders named 0 to 9 with a digit in each picture, the folders by turns; else InputError."""
-    places = [(folder / str(label), label) for label in range(10) if (folder / str(label)).is_dir()]
-    columns = [[(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
-               for place, label in places]  # fmt: skip
-    files = [entry for row in zip_longest(*columns) for entry in row if entry is not None]
+    places = [place for label in range(10) if (place := folder / str(label)).is_dir()]
+    columns = [[file for file in sorted(place.iterdir()) if is_picture_name(file.name)] for place in places]
+    files = [file for row in zip_longest(*columns) for file in row if file is not None]
     if not files:
         raise InputError(f"{folder}: its folders 0 to 9 hold no pictures (png, jpg, ...)")
     images = []
-    for file, _ in files:
+    for file in files:
         if file.exists() and not file.is_file():  # a pipe would never answer
             raise InputError(f"{file}: not a regular file, expected a picture")
         try:
             images.append(isolated_digit(next(decode(file)).grey))
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
-    return Digits(np.stack(images), np.array([label for _, label in files], np.int64), folder.name)
+    return Digits(np.stack(images), np.array([int(file.parent.name) for file in files]), folder.name)
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:

@@ -27,10 +27,8 @@ class RemoteFile(NamedTuple):
 
     def there(self, place: Path) -> bytes | None:
         """Return the file of a place, None if it is not this one."""
-        if not place.is_file() or place.stat().st_size != self.size:
-            return None
-        data = place.read_bytes()
-        return data if self.is_right(data) else None
+        there = place.is_file() and place.stat().st_size == self.size
+        return data if there and self.is_right(data := place.read_bytes()) else None
 
 
 SETS = {
@@ -77,11 +75,10 @@ def fetch(
 
 
 def _copy(file: RemoteFile, source: Path) -> bytes:
-    origin = source / file.name
+    origin, wanted = source / file.name, f"{file.size} bytes, md5 {file.md5}"
     if not origin.is_file():
         raise InputError(f"{origin}: does not exist; --from needs the folder with the four .gz files")
     if (data := file.there(origin)) is None:
-        wanted = f"{file.size} bytes, md5 {file.md5}"
         raise InputError(f"{origin}: not the expected file ({wanted}); get another copy")
     return data
 

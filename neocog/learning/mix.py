@@ -64,14 +64,12 @@ class Mix:
         """How many digits, 8 hex digits of SHA-256 of all there is, and weights: tells a mix from others."""
         images = self.images
         seen = hashlib.sha256(str(images.shape).encode() + images.tobytes() + self.labels.tobytes())
-        told = f"{len(images)} ({seen.hexdigest()[:8]})"
         weights = ":".join(f"{hand.weight:g}" for hand in self.hands)
-        return told if len(self.hands) == 1 else f"{told} {weights}"
+        return f"{len(images)} ({seen.hexdigest()[:8]})" + f" {weights}" * (len(self.hands) > 1)
 
     def means(self, values: NDArray[Any]) -> list[float]:
         """Return the mean of each set, of a value for each digit."""
-        ends = np.cumsum(self.sizes)[:-1]
-        return [float(part.mean()) for part in np.split(values, ends)]
+        return [float(part.mean()) for part in np.split(values, np.cumsum(self.sizes)[:-1])]
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw digits by the weights of their sets: the set of each, and its place in the set."""
@@ -83,8 +81,7 @@ class Mix:
         """Return a mix of so many digits at most: the first of one set, drawn from several."""
         if count is None or count >= len(self):
             return self
-        digits = self.hands[0].digits[:count] if len(self.hands) == 1 else self.some(count)
-        return Mix((Hand(digits),))
+        return Mix((Hand(self.hands[0].digits[:count] if len(self.hands) == 1 else self.some(count)),))
 
     def some(self, count: int, *, seed: int = 0) -> Digits:
         """Return digits drawn by the weights of their sets."""

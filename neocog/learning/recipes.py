@@ -124,12 +124,12 @@ def train(
 def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
     images, labels = np.asarray(images), np.asarray(labels)
     check_digits(images)
-    if not len(images) or labels.shape != images.shape[:1]:
-        count = len(labels) if labels.ndim == 1 else labels.shape
-        raise UsageError(f"got {len(images)} digits and {count} labels, expected one each")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= LABELS:
-        ends = f"{labels.min()} to {labels.max()}" if labels.dtype.kind in "iuf" else "no numbers"
-        raise UsageError(f"got labels of {labels.dtype}, {ends}, expected whole numbers, 0 to 9")
+    count = len(labels) if labels.ndim == 1 else labels.shape
+    one_each = len(images) and labels.shape == images.shape[:1]
+    want(bool(one_each), f"got {len(images)} digits and {count} labels", "one each")
+    ends = f"{labels.min()} to {labels.max()}" if labels.dtype.kind in "iuf" else "no numbers"
+    right = labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < LABELS
+    want(right, f"got labels of {labels.dtype}, {ends}", "whole numbers, 0 to 9")
     return images, labels.astype(np.int64)
 
 
@@ -152,12 +152,11 @@ class LayerByLayer:
         recipe = self.recipe
         self._keep(0, selforganise.edge_references(self.spec))
         self.on_stage("US1", {"planes": self.spec.orientations})
-        for stage in (1, 2):
+        thresholds, limits = recipe.thresholds or (None, None), recipe.limits or (None, None)
+        for stage, threshold, limit in zip((1, 2), thresholds, limits, strict=True):
             first, name = images[: recipe.middle_digits], f"US{stage + 1}"
             # one digit after another, on the host: small steps, faster there than on a GPU
             maps = (u for batch in self._batches(first, name) for u in to_numpy(batch))
-            threshold = recipe.thresholds[stage - 1] if recipe.thresholds else None
-            limit = recipe.limits[stage - 1] if recipe.limits else None
             planes = selforganise.learn(maps, self.spec.s[stage], threshold=threshold, cut=recipe.cut,
                                         limit=limit, winners_learn=recipe.middle == "winning")  # fmt: skip
             if not len(planes):
