@@ -32,9 +32,8 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     try:
         from experiments.convpool.ways import Device
     except ModuleNotFoundError as missing:
-        raise DeviceError(
-            f"{missing.name} is not installed: install neocog[bench] and neocog[cuda13], or use --device cpu"
-        ) from None
+        instead = "install neocog[bench] and neocog[cuda13], or use --device cpu"
+        raise DeviceError(f"{missing.name} is not installed: {instead}") from None
     device = Device(request.number)
     result["facts"] = device.facts()
     left = list(cases or standard_cases(quick=request.quick))
@@ -88,9 +87,7 @@ def _check(operands: Any) -> Callable[[Run], float]:
     return error
 
 
-def _best(
-    device: Any, check: Callable[[Run], float], fits: bool, ways: Mapping[str, Callable[[], Run]]
-) -> Result:
+def _best(device: Any, check: Callable[[Run], float], fits: bool, ways: Mapping[str, Any]) -> Result:
     """Check a system's ways; return the figures of the quickest, or why all fail."""
     runs: dict[str, Run] = {}
 

@@ -36,8 +36,6 @@ def tf32(x: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is computed."""
-
     batch: int
     channels: int  # in, as stored
     planes: int
@@ -177,9 +175,8 @@ class ConvAvgPool:
                 raise InputError(f"{name}: got {array.dtype}, expected {DTYPES[self.precision]}")
         least = self.kernel + self.pool - 1
         if x.ndim != 4 or x.shape[1] != self.inputs or min(x.shape[2:]) + 2 * self.padding < least:
-            raise InputError(
-                f"got {x.shape}, expected (batch, {self.inputs}, {least} or more, {least} or more)"
-            )
+            wanted = f"(batch, {self.inputs}, {least} or more, {least} or more)"
+            raise InputError(f"got {x.shape}, expected {wanted}")
         with machine.current():
             stored = self.stored(x)
             s = self.shape(stored.shape)
@@ -222,13 +219,11 @@ def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
     Returns 32-bit words, flat: slice of planes, chunk of channels, tap, (fp32: higher, lower part,) unit,
     plane, channel of the unit. Planes are dealt so that a lane ends with eight neighbouring ones.
     """
-    planes, inputs = w.shape[:2]
+    (planes, inputs), values = w.shape[:2], shape.values
     slices, chunks, taps = shape.slices(tiling), shape.chunks(tiling), shape.kernel**2
-    values = shape.values
     full = xp.zeros((slices * tiling.planes, taps, chunks * tiling.units * values), w.dtype)
     full[:planes, :, :inputs] = w.reshape(planes, inputs, taps).transpose(0, 2, 1)
-    column = np.arange(tiling.planes)
-    tile, n = column // 8, column % 8
+    tile, n = np.divmod(np.arange(tiling.planes), 8)
     dealt = xp.asarray(32 * (tile // 4) + 8 * (n // 2) + 2 * (tile % 4) + n % 2)
     full = full.reshape(slices, tiling.planes, taps, chunks, tiling.units, values)[:, dealt]
     full = full.transpose(0, 3, 2, 4, 1, 5)  # slice, chunk, tap, unit, plane, channel

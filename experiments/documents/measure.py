@@ -50,13 +50,8 @@ def main() -> None:
         written = [[digits_of(cell) for cell in row] for row in json.loads(document.text)]
         text = "".join(map("".join, written))
         wrong = edit_distance(page.plain.replace("\n", ""), text)
-        row = {
-            "kind": document.kind,
-            "documents": 1,
-            "digits": len(text),
-            "cer": wrong,
-            **compared(read, written),
-        }
+        row = {"kind": document.kind, "documents": 1, "digits": len(text), "cer": wrong}
+        row |= compared(read, written)
         found.append(row)
         print(document.file.name, *row.values(), flush=True)
         if args.develop:

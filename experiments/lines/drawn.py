@@ -33,13 +33,12 @@ def scanned(ink: Any, rng: np.random.Generator) -> Any:
 
 
 def main(
-    data: Path,
-    out: Path,
+    data: Path, out: Path,
     count: Annotated[int, typer.Option(help="Lines.")] = 2000,
     seed: Annotated[int, typer.Option(help="Of the lines and of their pictures.")] = 4_100_000_000,
     signs: Annotated[bool, typer.Option(help="Only kinds of numbers with signs.")] = True,
     hard: Annotated[bool, typer.Option(help="As they are learned from: much of it hard to read.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write grey pictures 48 rows high and labels.csv (file, text, kind)."""
     out.mkdir(parents=True)
     rng = np.random.default_rng(seed)

@@ -33,7 +33,7 @@ def aligned(
 
     ``pair`` (N, M): what a row costs as a column; ``skip_row``, ``skip_column``: what each costs alone.
     """
-    n, m = pair.shape
+    (n, m), pairs = pair.shape, []
     rows, columns = np.broadcast_to(skip_row, n), np.broadcast_to(skip_column, m)
     cost = np.zeros((n + 1, m + 1))
     cost[1:, 0], cost[0, 1:] = np.cumsum(rows), np.cumsum(columns)
@@ -41,15 +41,14 @@ def aligned(
         for j in range(m):
             alone = min(cost[i, j + 1] + rows[i], cost[i + 1, j] + columns[j])
             cost[i + 1, j + 1] = min(alone, cost[i, j] + pair[i, j])
-    pairs, i, j = [], n, m
-    while i and j:
-        if cost[i, j] == cost[i - 1, j - 1] + pair[i - 1, j - 1]:
-            i, j = i - 1, j - 1
-            pairs.append((i, j))
-        elif cost[i, j] == cost[i - 1, j] + rows[i - 1]:
-            i -= 1
+    while n and m:
+        if cost[n, m] == cost[n - 1, m - 1] + pair[n - 1, m - 1]:
+            n, m = n - 1, m - 1
+            pairs.append((n, m))
+        elif cost[n, m] == cost[n - 1, m] + rows[n - 1]:
+            n -= 1
         else:
-            j -= 1
+            m -= 1
     return float(cost[-1, -1]), pairs[::-1]
 
 

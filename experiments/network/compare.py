@@ -136,13 +136,11 @@ def compare(
 def _onnxruntime(model: Model | LineModel, threads: int) -> Callable[[Any], Any]:
     from neocog.network.onnx import lines_to_onnx, model_to_onnx
 
-    onnxruntime = needed("onnxruntime")
+    onnxruntime, lines = needed("onnxruntime"), isinstance(model, LineModel)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    of: Any = model_to_onnx, "digits", "scores"
-    if isinstance(model, LineModel):
-        of = lines_to_onnx, "ink", "log_likelihoods"
-    data, given, asked = of
+    data: Any = lines_to_onnx if lines else model_to_onnx
+    given, asked = ("ink", "log_likelihoods") if lines else ("digits", "scores")
     session = onnxruntime.InferenceSession(data(model), options, providers=["CPUExecutionProvider"])
     return lambda some: session.run([asked], {given: some})[0]
 

@@ -95,8 +95,7 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
     printed = [mark.box for mark in reading.digits if mark.char.isdigit()]
     boxes = np.array(printed, np.float32).reshape(-1, 4)
     count = len(boxes)
-    told = Finding(boxes, np.ones(count, np.float32), np.zeros(count, np.int64),
-                   np.zeros((count, 10), np.float32))  # fmt: skip
+    told = Finding(boxes, np.ones(count, np.float32), np.zeros(count, int), np.zeros((count, 10), np.float32))
     known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
     alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < FinderSettings().overlap

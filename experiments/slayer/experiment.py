@@ -63,7 +63,7 @@ class Bench:
     def _row(self, about: Row, work: Callable[[], Row]) -> Row:
         found = tried(work, partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
-        return {**about, **found, **({"passed": False} if "failed" in found else {})}
+        return about | found | ({"passed": False} if "failed" in found else {})
 
     def trial(self) -> list[Row]:
         """Time every block size of every rung that has a choice (Fig. 6)."""
@@ -195,5 +195,5 @@ def faults(result: Result) -> list[str]:
     for name, section in result["sections"].items():
         rows = [*section["trial"], *section["rows"]] if isinstance(section, dict) else section
         wrong = (row for row in rows if row.get("passed") is False)
-        lines += [f"{name}: { {k: v for k, v in row.items() if k not in ('us', 'counts')} }" for row in wrong]
+        lines += [f"{name}: { {k: v for k, v in row.items() if k != 'us'} }" for row in wrong]
     return lines

@@ -30,8 +30,8 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
     layers, before = [model.s[0]], np.arange(len(model.s[0].reference))
     for i, (layer, count) in enumerate(zip(model.s[1:], planes, strict=True), start=1):
         there = np.arange(len(layer.reference)) if i < 3 else np.flatnonzero(model.labels != REJECT)
-        kept = there[np.arange(count) * len(there) // count if count <= len(there)
-                     else np.arange(count) % len(there)]  # fmt: skip
+        evenly = np.arange(count) * len(there) // count
+        kept = there[evenly if count <= len(there) else np.arange(count) % len(there)]
         x = np.ascontiguousarray(layer.reference[kept][:, before])
         layers.append(SWeights(x, layer.c, layer.threshold, layer.q))
         before = kept
@@ -51,9 +51,8 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
         try:
             found[Path(size).stem] = load_model(size)
         except NeocogError as error:
-            raise UsageError(
-                f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model ({error})"
-            ) from None
+            wanted = f"expected K2/K3/K4, such as 26/78/70, or a model ({error})"
+            raise UsageError(f"a network of size {size!r}, {wanted}") from None
     return found
 
 

@@ -57,27 +57,18 @@ def usual(shape: Shape, batch: int, *, arch: int = 90) -> Dense:
     return Dense(shape, Split(shape.kernel, sizes), m, "tf32x3" if on_tensor_cores else "fp32")
 
 
-def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
-    """Return blocks of 512 threads that transform all filters; ``fast`` channels lie side by side in U."""
-    if indexing == "thread-wise":
-        return (-(-fast * slow * subfilters // _THREADS), 1, 1)
-    return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
-
-
-def filter_split_shared(plan: Dense) -> int:
-    """Return the bytes of shared memory that a block of :func:`filter_split` takes."""
-    largest = plan.split.groups[0].size
-    held = (largest * largest + (plan.m + largest - 1) * largest) | 1
-    return _THREADS * held * 4
-
-
 def filter_split(plan: Dense, w: Array, u: Array, indexing: Indexing) -> Launch:
     """Return the launch that makes U of filters (K, C, k, k), Algorithm 1; what ``w`` lacks stays."""
     planes, channels = w.shape[:2]
     defines = (*plan.geometry().items(), ("INDEXING", INDEXINGS.index(indexing)),
                ("CHANNELS_FAST", int(plan.on_tensor_cores)))  # fmt: skip
-    source, shared = str(Path(__file__).with_name("winograd_filters.cu")), filter_split_shared(plan)
-    kernel = Kernel(source, "filter_split", defines, _THREADS, shared, 75, registers=128)
-    sides = (channels, planes) if plan.on_tensor_cores else (planes, channels)
-    grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
+    source, largest = str(Path(__file__).with_name("winograd_filters.cu")), plan.split.groups[0].size
+    held = (largest * largest + (plan.m + largest - 1) * largest) | 1
+    kernel = Kernel(source, "filter_split", defines, _THREADS, 4 * _THREADS * held, 75, registers=128)
+    # channels that lie side by side in U, and the others
+    fast, slow = (channels, planes) if plan.on_tensor_cores else (planes, channels)
+    parts = len(plan.split.sizes) ** 2
+    grid = (-(-fast // BLOCK_FAST) * parts, -(-slow // BLOCK_SLOW), 1)
+    if indexing == "thread-wise":
+        grid = (-(-fast * slow * parts // _THREADS), 1, 1)
     return Launch(kernel, grid, (w, u, np.int32(planes), np.int32(channels)))

@@ -72,11 +72,10 @@ class Data:
 
     def __init__(self, layer: Layer, batch: int) -> None:
         self.layer, self.batch = layer, batch
-        rng = np.random.default_rng(layer.size)
-        border, width = KERNEL // 2, layer.size + KERNEL - 1
+        rng, width = np.random.default_rng(layer.size), layer.size + KERNEL - 1
         self.x = np.zeros((batch, width, width, layer.channels), np.float32)
         inside = (batch, layer.size, layer.size, layer.channels)
-        middle = slice(border, border + layer.size)
+        middle = slice(KERNEL // 2, KERNEL // 2 + layer.size)
         self.x[:, middle, middle] = rng.random(inside, dtype=np.float32)
         w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL), np.float32)
         self.w = w / np.float32(np.sqrt(layer.channels) * KERNEL)
@@ -96,10 +95,7 @@ def count_rows(batches: Sequence[int] = BATCHES) -> list[dict[str, Any]]:
     rows = []
     for layer, batch in product(LAYERS, batches):
         way, products = chosen_way(layer, batch), 2e-9 * layer.channels * layer.planes * batch
-        plan = way.plan(layer)
-        rows.append({
-            "layer": layer.name, "batch": batch, "way": way.name,
-            "direct_gflop": products * KERNEL**2 * layer.size**2,
-            "gflop": products * plan.tiles**2 * plan.split.multiplications(plan.m),
-        })  # fmt: skip
+        plan, direct = way.plan(layer), products * KERNEL**2 * layer.size**2
+        rows.append({"layer": layer.name, "batch": batch, "way": way.name, "direct_gflop": direct,
+                     "gflop": products * plan.tiles**2 * plan.split.multiplications(plan.m)})  # fmt: skip
     return rows
