@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from experiments.commands import page_of
 from experiments.harness.pages import fill, markdown, shown
 from experiments.harness.run import FOLDER, NAMES, load
@@ -27,7 +25,7 @@ Result = dict[str, Any]  # rows, columns and the rest of a result file, or a vie
 
 def of_rows(result: Result, rows: Any, columns: dict[str, str], **about: Any) -> Result:
     """Return a view: other rows and columns ("head|format"), and what else is different."""
-    rows = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else list(rows)
+    rows = list(rows)
     if dates := {row["date"] for row in rows if "date" in row}:
         about = {"date": ", ".join(sorted(dates)), **about}
     return result | about | {"rows": rows, "columns": columns}
@@ -46,30 +44,28 @@ def spaced(number: int) -> str:
 
 def accuracy(result: Result) -> Result:
     """What each recipe reaches with all the digits it is meant for."""
-    frame = pd.DataFrame(result["rows"])
-    wanted = frame["recipe"].map({"fukushima": 3000}).fillna(55_000)
-    frame = frame[frame["digits"] == wanted].sort_values("test", kind="stable")
-    frame["bytes_fp16"] = [f"{size / 1e6:.1f} MB" for size in frame["bytes_fp16"]]
+    rows = [row | {"bytes_fp16": f"{row['bytes_fp16'] / 1e6:.1f} MB"} for row in result["rows"]
+            if row["digits"] == {"fukushima": 3000}.get(row["recipe"], 55_000)]  # fmt: skip
     columns = formatted(result) | {"bytes_fp16": "weights"}
     del columns["validation"]
-    return of_rows(result, frame, columns)
+    return of_rows(result, sorted(rows, key=lambda row: row["test"]), columns)
 
 
 def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    frame = pd.DataFrame(result["rows"])
-    wide = frame.pivot_table("test", ["recipe", "rule"], "digits", sort=False).reset_index()
-    wide.columns = wide.columns.map(str)
+    rows: dict[tuple[str, str], Result] = {}
+    for row in result["rows"]:
+        own = {key: row[key] for key in ("recipe", "rule")}
+        rows.setdefault((row["recipe"], row["rule"]), own)[str(row["digits"])] = row["test"]
     sizes = {str(n): f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
-    return of_rows(result, wide, {"recipe": "recipe", "rule": "read by", **sizes})
+    return of_rows(result, rows.values(), {"recipe": "recipe", "rule": "read by", **sizes})
 
 
 def models(result: Result) -> Result:
     """How each shipped model reads every set."""
     shares = {"mnist": "MNIST test", "usps": "USPS, unseen", "sklearn": "scikit-learn, unseen",
-              "corruptions": "corrupted", "photos_cer": "photographs, error rate",
-              "photos_exact": "exact", "strings_cer": "strings, error rate",
-              "strings_exact": "exact"}  # fmt: skip
+              "corruptions": "corrupted", "photos_cer": "photographs, error rate", "photos_exact": "exact",
+              "strings_cer": "strings, error rate", "strings_exact": "exact"}  # fmt: skip
     columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file"}
     columns |= {key: f"{head}|.2%" for key, head in shares.items()}
     devices = {part: about["device"] for row in result["rows"] for part, about in row["measured"].items()}
@@ -113,14 +109,13 @@ def hands_short(result: Result) -> Result:
 
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
-    frame = pd.DataFrame(result["rows"])
-    frame["card_ratio"] = frame[["torch", "compile"]].min(axis=1) / frame["card"]
+    rows = [row | {"card_ratio": min(row["torch"], row["compile"]) / row["card"]} for row in result["rows"]]
     columns = formatted(result)
     last = columns.pop("difference")
     columns |= {"ratio": "default, times as fast as the better|.2f",
                 "card_ratio": "card, times as fast as the better|.2f", "difference": last,
                 "date": "measured", "commit": "commit"}  # fmt: skip
-    return of_rows(result, frame, columns)
+    return of_rows(result, rows, columns)
 
 
 def gpu_short(result: Result) -> Result:
@@ -145,15 +140,14 @@ def readme_accuracy(result: Result) -> Result:
     sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pen input",
             "unipen": "UNIPEN, pen input", "ardis": "ARDIS, church books",
             "orand": "ORAND, cheques"}  # fmt: skip
-    frame = pd.DataFrame(hands(result)["rows"])
-    frame = frame[frame["set"].isin(sets)]
-    frame["name"] = frame["model"].str.partition("@")[0]
-    wide = frame.pivot_table("right", ["set", "digits"], "name", sort=False).reset_index()
-    wide = wide.set_index("set").loc[list(sets)].reset_index()
-    wide["set"], wide["digits"] = wide["set"].map(sets), wide["digits"].map(spaced)
-    columns = {"set": "set", "digits": "digits", **{m: f"{m}|.1%" for m in frame["name"].unique()}}
+    rows, columns = {name: {"set": head} for name, head in sets.items()}, {"set": "set", "digits": "digits"}
+    for row in hands(result)["rows"]:
+        name = row["model"].partition("@")[0]
+        if row["set"] in sets:
+            rows[row["set"]] |= {"digits": spaced(row["digits"]), name: row["right"]}
+            columns[name] = f"{name}|.1%"
     command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
-    return of_rows(result, wide, columns, command=command)
+    return of_rows(result, rows.values(), columns, command=command)
 
 
 def readme_speed(result: Result) -> Result:
