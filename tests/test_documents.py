@@ -66,13 +66,26 @@ READ = PageReading("a/b.jpg", 0, "07\n?", DIGITS, MODEL, ms={"decode": 1.23456, 
 FAILED = PageReading("b.jpg", model=MODEL, error="the file is empty")
 
 
-def test_a_record_of_lines_has_their_words() -> None:
+def test_records_are_as_documented() -> None:
     reading = read(*TABLE)
     assert (reading.text, reading.plain) == ("123 45 6\n7 89\n11 222 3333", "123456\n789\n112223333")
     record = reading.to_dict()
     line = record["lines"][1]
     assert (record["size"], line["text"], line["box"]) == ([400, 300], "7 89", [20, 60, 304, 20])
     assert line["words"][1] == {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}
+    assert READ.to_json().startswith(
+        '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
+        '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
+    )
+    record, failed = json.loads(READ.to_json()), json.loads(FAILED.to_json())
+    assert list(record) == ["schema", "source", "page", "text", "digits", "model", "error"]
+    assert record["digits"][2]["reason"] == "two answers"
+    assert (failed["error"], failed["digits"]) == ("the file is empty", [])
+    assert READ.to_dict(timings=True)["ms"] == {"decode": 1.235, "find": 2.0}
+    for name in ("naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"):
+        written = PageReading(name).to_json()
+        assert "\n" not in written
+        assert json.loads(written.encode())["source"] == name
 
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
@@ -355,22 +368,6 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(addresses, name, value)
         with pytest.raises(InputError, match=why):
             addresses.fetch(f"{server}/{path}")
-
-
-@pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
-def test_the_record_is_as_documented_and_takes_any_file_name(name: str) -> None:
-    assert READ.to_json().startswith(
-        '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
-        '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
-    )
-    record, failed = json.loads(READ.to_json()), json.loads(FAILED.to_json())
-    assert list(record) == ["schema", "source", "page", "text", "digits", "model", "error"]
-    assert record["digits"][2]["reason"] == "two answers"
-    assert (failed["error"], failed["digits"]) == ("the file is empty", [])
-    assert READ.to_dict(timings=True)["ms"] == {"decode": 1.235, "find": 2.0}
-    line = PageReading(name).to_json()
-    assert "\n" not in line
-    assert json.loads(line.encode())["source"] == name
 
 
 def test_csv_reads_back(tmp_path: Path) -> None:

@@ -122,20 +122,17 @@ def test_a_digit_that_the_finder_is_sure_of_is_read(other: tuple[str, float]) ->
 
 
 @pytest.mark.usefixtures("model_alone")
-def test_a_doubtful_character_is_rejected_for_a_reason() -> None:
-    reading = reader_of("307", {"at1": ("8", 0.4)}, min_p=0.7).read(page("307"))
-    assert reading.text == "3?7"
-    assert [digit.reason for digit in reading.digits] == [None, "two answers", None]
-    assert reading.lines[0].numbers[0].p == pytest.approx(0.6, abs=0.01)
-
-
-@pytest.mark.usefixtures("model_alone")
-def test_a_number_that_is_likelier_wrong_than_right_has_a_mark() -> None:
-    others = {f"at{k}": ("8", share) for k, share in enumerate((0.2, 0.3, 0.25))}
-    (number,) = reader_of("307", others, min_p=0.5).read(page("307")).lines[0].numbers
-    assert number.p == pytest.approx(0.42, abs=0.01)
-    assert (number.text, number.chars[1].reason) == ("3?7", "the number is in doubt")
-    assert reader_of("307", others, min_p=0.4).read(page("307")).text == "307"
+@pytest.mark.parametrize(
+    ("shares", "least", "p", "reason"),  # of an 8 in place of each character
+    [((0.0, 0.4, 0.0), 0.7, 0.6, "two answers"), ((0.2, 0.3, 0.25), 0.5, 0.42, "the number is in doubt")],
+)
+def test_a_doubtful_character_or_number_has_a_mark_and_a_reason(shares, least, p, reason):
+    others = {f"at{k}": ("8", share) for k, share in enumerate(shares) if share}
+    reading = reader_of("307", others, min_p=least).read(page("307"))
+    (number,) = reading.lines[0].numbers
+    assert (reading.text, number.p) == ("3?7", pytest.approx(p, abs=0.01))
+    assert [digit.reason for digit in reading.digits] == [None, reason, None]
+    assert reader_of("307", others, min_p=p - 0.02).read(page("307")).text == "307"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +171,10 @@ def test_what_the_lines_say_of_letters_beside_a_number_is_left_out(
 
 @pytest.mark.parametrize("read", ["7", "- 7"])
 def test_a_line_of_letters_alone_is_none(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read lies far from the digits that the finder sees."""
+    """What is read lies far from the digits that the finder sees; nor is one without digits."""
+    for text in ("", "-", ", ."):
+        reading = reader_of(text).read(page("30"))
+        assert (reading.text, reading.lines, reading.left_out) == ("", (), 2)
     monkeypatch.setattr(numbers, "_APART", -0.9)
     reading = reader_of(read).read(page("30"))
     assert (reading.text, reading.lines, reading.left_out) == ("", (), 2)
@@ -183,12 +183,6 @@ def test_a_line_of_letters_alone_is_none(read: str, monkeypatch: pytest.MonkeyPa
     ((_, line),) = numbers.each_line(reader, grey, found, found.scores > 0)  # of a frame
     assert line is not None
     assert " ".join(word.text for word in line.words) == read
-
-
-@pytest.mark.parametrize("text", ["", "-", ", ."])
-def test_a_line_without_digits_is_none(text: str) -> None:
-    reading = reader_of(text).read(page("30"))
-    assert (reading.text, reading.lines, reading.left_out) == ("", (), 2)
 
 
 @pytest.mark.parametrize(
@@ -235,14 +229,12 @@ def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_pa
     with pytest.raises(UsageError, match=why) as error:
         reader_of("1", valid=path)
     assert "\n" not in str(error.value)
+    path.write_bytes(b"\xef\xbb\xbf12,50\r\n\n 7 \n7\n")  # with blank lines, and a number twice
+    assert read_valid(path) == ("12,50", "7", "7")
 
 
-def test_a_list_may_have_blank_lines_and_numbers_twice(tmp_path: Path) -> None:
-    (tmp_path / "valid.txt").write_bytes(b"\xef\xbb\xbf12,50\r\n\n 7 \n7\n")
-    assert read_valid(tmp_path / "valid.txt") == ("12,50", "7", "7")
-
-
-def test_every_format_takes_the_signs(tmp_path: Path) -> None:
+def test_every_format_takes_the_signs() -> None:
+    assert reader_of("1,2 3", digits_only=True).read(page("123")).text == "123"
     reading = reader_of("=1-2 +7").read(page("127"))
     told = {kind: Format(kind, names=False, source="x").render(reading) for kind in KINDS}
     assert told["text"] == "=1-2 +7\n"
@@ -283,10 +275,6 @@ def test_a_column_of_amounts_is_one_column() -> None:
         lines.append(LineReading("12,30", box, (number,)))
     reading = PageReading("a.png", digits=tuple(digits), lines=tuple(lines), size=(200, 500), reader="lines")
     assert Format("tsv", names=False).render(reading) == "12,30\n" * 6
-
-
-def test_digits_only_leaves_signs_and_spaces_out() -> None:
-    assert reader_of("1,2 3", digits_only=True).read(page("123")).text == "123"
 
 
 def test_live_takes_whole_numbers() -> None:
