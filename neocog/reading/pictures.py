@@ -58,8 +58,11 @@ def pages_of(picture: Picture, long_side: int, pages: Iterable[int] | None = Non
     data = loaded(picture)
     if isinstance(data, str) and is_address(data):
         data = fetch(data)
-    if isinstance(data, np.ndarray):
-        return iter([_page(data, long_side)] if pages is None or 0 in pages else [])
+    if isinstance(data, np.ndarray):  # reduced as those of a file, before anyone asks how high the picture is
+        plain = data.dtype == np.uint8 and data.shape[2:] in ((), (3,)) and data.size
+        whole = data if plain else to_grey(data)
+        page = Page(0, at_most(whole, long_side), whole.shape[1::-1])
+        return iter([page] if pages is None or 0 in pages else [])
     if isinstance(data, str | Path):
         check_file(data)
     return decode(data, long_side=long_side, pages=pages)
@@ -70,7 +73,13 @@ def loaded(picture: Picture) -> str | Path | bytes | NDArray[Any]:
     if isinstance(picture, str | Path | bytes | np.ndarray):
         return picture
     if not hasattr(picture, "read"):
-        return _pixels(picture)
+        from PIL import Image, ImageOps
+
+        if not isinstance(picture, Image.Image):
+            raise InputError(f"got a {type(picture).__name__}, expected a file name, a PIL image or an array")
+        upright = ImageOps.exif_transpose(picture)
+        plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
+        return np.asarray(upright if plain else upright.convert("RGBA"))  # modes that `to_grey` knows
     stream = cast(IO[bytes], picture)
     if stream.seekable():
         stream.seek(0)
@@ -93,24 +102,6 @@ def check_file(path: str | Path) -> None:
         raise InputError("is a folder, expected a picture file")
     if not stat.S_ISREG(kind):
         raise InputError("is a pipe or device, expected a picture file")
-
-
-def _page(pixels: NDArray[Any], long_side: int) -> Page:
-    """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,)) and pixels.size
-    whole = pixels if plain else to_grey(pixels)
-    return Page(0, at_most(whole, long_side), whole.shape[1::-1])
-
-
-def _pixels(image: "Image") -> NDArray[Any]:
-    """The upright pixels of a PIL image, in a mode that `to_grey` knows."""
-    from PIL import Image, ImageOps
-
-    if not isinstance(image, Image.Image):
-        raise InputError(f"got a {type(image).__name__}, expected a file name, a PIL image or an array")
-    upright = ImageOps.exif_transpose(image)
-    plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
-    return np.asarray(upright if plain else upright.convert("RGBA"))
 
 
 def name_of(picture: object) -> str:

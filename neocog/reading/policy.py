@@ -16,10 +16,6 @@ from neocog.text import reason_of
 if TYPE_CHECKING:
     from neocog.network.model import Model
 
-NO_RESPONSE = "no response"
-TWO_ANSWERS = "two answers"
-NOT_A_DIGIT = "not a digit"
-
 MAX_VALID = 2**22
 """Bytes of a list of valid numbers."""
 
@@ -52,13 +48,13 @@ class Policy:
     def reason(self, answers: Answers, index: int) -> str | None:
         """Why an answer is rejected, or None if it stands."""
         if answers.label[index] < 0:
-            return NOT_A_DIGIT if answers.margin[index] > 0 else NO_RESPONSE
+            return "not a digit" if answers.margin[index] > 0 else "no response"
         if answers.p[index] >= self.min_p:
             return None
         # the second response may be that of planes that reject, which the scores do not have
         first, second = np.sort(answers.score[index])[:-3:-1]
         is_digit = first - second <= answers.margin[index] * (1 + 1e-4) + 1e-6
-        return TWO_ANSWERS if is_digit else NOT_A_DIGIT
+        return "two answers" if is_digit else "not a digit"
 
 
 @dataclass(frozen=True, slots=True)

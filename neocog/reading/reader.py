@@ -79,6 +79,7 @@ class Reader:
         if not isinstance(model, Model | LineModel):
             model = load_any(model or LINES)
         self.line_model = model if isinstance(model, LineModel) else None
+        self.kind = "digits" if self.line_model is None else "lines"  # as wholes, or digits one at a time
         if isinstance(model, LineModel):  # `model` are its ten layers, under its name
             model = replace(model.digits, card=model.card, version=model.version)
         self.model: Model = model
@@ -99,8 +100,7 @@ class Reader:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         if long_side not in (None, "full") and not (isinstance(long_side, int) and long_side >= 64):
             raise UsageError(f"long_side {long_side}: expected 64 pixels or more, or full")
-        self.rotate, self.mirror, self.digits_only = rotate, mirror, digits_only
-        self.long_side = long_side
+        self.rotate, self.mirror, self.digits_only, self.long_side = rotate, mirror, digits_only, long_side
         self.pattern = None if pattern is None else Pattern(pattern)
         self.valid, self.automaton, texts = None, None, None
         if valid is not None:
@@ -108,11 +108,6 @@ class Reader:
             self.valid = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
         if pattern is not None or texts is not None:
             self.automaton = Automaton([] if pattern is None else [pattern], texts)
-
-    @property
-    def kind(self) -> str:
-        """What its model reads: ``"lines"`` as wholes, or ``"digits"`` one at a time."""
-        return "digits" if self.line_model is None else "lines"
 
     def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
         """Open the engine of its network on a device, see `neocog.reading.device`."""
@@ -218,6 +213,5 @@ def read_page(reader: Reader, source: str, page: "Page", began: float) -> PageRe
         model=reader.model.id, signs=tuple(signs), left_out=left_out, turn=turn, lines=tuple(told),
         ms={"decode": 1e3 * (start - began), "find": 1e3 * spent, "recognise": 1e3 * (whole - spent)},
         finder=reader.finder.model.id, size=page.size, fits=fits,
-        reader="lines" if reader.line_model else "digits", scale=min(page.scales), warnings=warnings,
-        mirror=reader.mirror,
+        reader=reader.kind, scale=min(page.scales), warnings=warnings, mirror=reader.mirror,
     )  # fmt: skip

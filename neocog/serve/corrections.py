@@ -126,12 +126,10 @@ class Corrections:
             writers = [old[n] for n in kept] + writers
         if not writers:
             return dict.fromkeys(_IDX, b"")
-        files = (
-            struct.pack(">4I", 0x803, *digits.shape) + digits.tobytes(),
-            struct.pack(">2I", 0x801, len(labels)) + labels.tobytes(),
-            "".join(f"{writer}\n" for writer in writers).encode(),
-        )
-        return dict(zip(_IDX, files, strict=True))
+        pictures = struct.pack(">4I", 0x803, *digits.shape) + digits.tobytes()
+        told = struct.pack(">2I", 0x801, len(labels)) + labels.tobytes()
+        names_of_them = "".join(f"{writer}\n" for writer in writers).encode()
+        return dict(zip(_IDX, (pictures, told, names_of_them), strict=True))
 
 
 def _table(rows: Iterable[Sequence[str]]) -> bytes:

@@ -87,11 +87,9 @@ def listen(host: str, port: int) -> Listener:
             raise OSError("no address")
         return Listener(socket.create_server((host, port), family=family, backlog=_BACKLOG))
     except (OSError, UnicodeError, OverflowError) as error:
-        why = reason_of(error).lower().partition(" (")[0]
-        raise UsageError(
-            f"port {port} of {host} cannot be used ({why}); give --host 127.0.0.1, 0.0.0.0 (all) or an "
-            "address of this machine, or another --port (0: a free one)"
-        ) from None
+        why = f"port {port} of {host} cannot be used ({reason_of(error).lower().partition(' (')[0]})"
+        hosts = "127.0.0.1, 0.0.0.0 (all) or an address of this machine"
+        raise UsageError(f"{why}; give --host {hosts}, or another --port (0: a free one)") from None
 
 
 @dataclass(frozen=True)
