@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -30,11 +30,10 @@ from neocog.text import printable, to_json
 from neocog.vision.page import turned_back
 from neocog.vision.strips import voted_slope
 
-Kind = Literal["text", "jsonl", "json", "csv", "tsv", "hocr", "alto", "page", "coco", "labelstudio", "pdf"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS = "text", "jsonl", "json", "csv", "tsv", "hocr", "alto", "page", "coco", "labelstudio", "pdf"
 OF_PAGES = ("hocr", "alto", "page", "coco", "labelstudio", "pdf")  # formats of lines and their places
 
-_SUFFIXES: dict[str, Kind] = {
+_SUFFIXES = {
     ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
     ".hocr": "hocr", ".alto": "alto", ".xml": "alto", ".pdf": "pdf",
 }  # fmt: skip
@@ -60,7 +59,7 @@ _TAILS = {
 }  # fmt: skip
 
 
-def kind_of(path: str | None) -> Kind:
+def kind_of(path: str | None) -> str:
     """The format that a file's suffix asks for, text for none; UsageError for one that no format has."""
     suffix = Path(path or "").suffix.lower()
     if suffix and suffix not in _SUFFIXES and not foreign(path or ""):
@@ -116,10 +115,10 @@ class Format:
             return begin[:-1] + ', "images": ['
         if self.kind == "page":
             now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z"
-            told = ET.Element("Metadata")
-            for name, words in (("Creator", "neocog"), ("Created", now), ("LastChange", now)):
-                ET.SubElement(told, name).text = words
-            return f'{_DECLARED}<PcGts xmlns="{_PAGE}">\n{_xml(told)}'
+            told = (
+                f"  <Creator>neocog</Creator>\n  <Created>{now}</Created>\n  <LastChange>{now}</LastChange>\n"
+            )
+            return f'{_DECLARED}<PcGts xmlns="{_PAGE}">\n<Metadata>\n{told}</Metadata>\n'
         if self.kind != "alto":
             return {"json": "[", "labelstudio": "[", "hocr": _HOCR_HEAD}.get(self.kind, "")
         description = ET.Element("Description")
