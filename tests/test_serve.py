@@ -42,7 +42,8 @@ from neocog.batch.archives import Item
 from neocog.batch.tasks import Task
 from neocog.learning.datasets import read_idx, read_labels_csv
 from neocog.reading.formats import Format
-from neocog.reading.sheets import _blanks
+from neocog.reading.forms import load_form
+from neocog.reading.sheets import _blanks, read_sheets
 from neocog.serve import app, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
@@ -229,6 +230,8 @@ def test_rules_are_weighed_again_with_what_a_person_said(client: TestClient) -> 
     before = {name: cell["before"] for name, cell in fields.items()}
     for name, cell in plain.items():
         assert {"picture": fields[name]["picture"], "before": before[name]} | cell == fields[name]
+    (sheet,) = read_sheets(reader.for_sheets(), load_form(folder / "form.json"), folder / "scans/3.jpg")
+    assert plain == sheet.to_dict()["fields"], "as the command reads it"
     layout = {"name": "meter", "pages": [{"fields": page["fields"]}]}
 
     def texts(**said: str) -> Any:
