@@ -31,7 +31,7 @@ def first(count, cases):
 def use(engine, **changes):
     """Have an engine go by a changed plan."""
     engine.plan = replace(engine.plan, **changes)
-    engine.chunk = engine.plan.chunk
+    engine.batch = engine.plan.chunk
     engine._lanes.clear()
 
 

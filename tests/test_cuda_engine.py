@@ -190,7 +190,7 @@ def test_large_batches_keep_as_many_lanes_at_work_as_fit_into_memory(weighing, m
 def test_less_memory_makes_smaller_chunks(weighing, monkeypatch, memory, part):
     bound_memory(weighing, monkeypatch, memory)
     if memory:
-        assert dealt(weighing, 300, 256, chunk=256, part=part).chunk <= memory
+        assert dealt(weighing, 300, 256, chunk=256, part=part).batch <= memory
     else:
         with pytest.raises(DeviceError, match="no memory left for one digit"):
             weighing.recognise(some_digits(5))

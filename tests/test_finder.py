@@ -17,6 +17,7 @@ from neocog.learning.drawing.page import compared, draw_page, faces_of
 from neocog.learning.drawing.paper import card_on
 from neocog.learning.drawing.pen import Pen, trace
 from neocog.network.registry import FINDER, find_model
+from neocog.vision import finder
 from neocog.vision.crops import digit_of_box
 from neocog.vision.finder import (
     SIGNS,
@@ -31,6 +32,7 @@ from neocog.vision.finder import (
 )
 from neocog.vision.finder_model import FORMAT, MAX_BYTES, OpenCV, load_finder, save_finder
 from tests.support import glyph
+from tests.support import page as written_page
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +229,14 @@ def test_what_a_digit_is_is_guessed_at_all_sizes():
     assert len(agreed(found[:0], found)) == len(agreed(found[:0], found[:0])) == 0
 
 
+def test_the_finder_lets_all_sizes_guess(monkeypatch):
+    told = []
+    monkeypatch.setattr("neocog.vision.finder.agreed", lambda *both: told.append(both) or agreed(*both))
+    found = find(written_page("7"), OpenCV(load_finder(find_model("finder"))), FinderSettings(clear=0))
+    ((kept, everything),) = told
+    assert len(kept) == len(found) < len(everything)
+
+
 @pytest.mark.parametrize(("paper", "ink"), [(200, 60), (40, 220), (120, 95)])
 def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper, ink):
     grey = np.full((80, 90), paper, np.float32) + np.linspace(0, 12, 90)[None]
@@ -366,6 +376,19 @@ def test_the_largest_size_is_read_around_small_digits(digit, score, read):
     asked.clear()
     find(grey, network, replace(settings, fine=0, clear=0))
     assert len(asked) == 2
+
+
+def test_a_region_is_read_as_within_the_whole_picture():
+    grey = np.random.default_rng(0).integers(0, 255, (200, 300), np.uint8)
+    seen: list[np.ndarray] = []
+
+    def network(x):
+        seen.append(x)
+        return np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
+
+    finder.read(network, grey, FinderSettings(), (slice(48, 200), slice(96, 208)))
+    assert seen[0].shape == (160, 112)
+    np.testing.assert_allclose(seen[0][:152], normalised(grey)[48:, 96:208], atol=1e-3)
 
 
 def test_every_engine_answers_alike(tmp_path):

@@ -27,7 +27,7 @@ class OurSide:
         self._engine = runner = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
         self._gpu = gpu = runner.gpu
         with gpu.current():
-            chunk = self.chunk = min(batch, runner.chunk)
+            chunk = self.chunk = min(batch, runner.batch)
             steps = runner.shelf.choose(runner.plan, chunk)
             layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
             lanes = min(LANES, -(-batch // chunk))

@@ -44,17 +44,12 @@ class CudaEngine:
         self._failing = Failing(self.gpu, device)
         self.precision = precision_on(self.gpu.arch, precision)
         self.plan = plan_of(plan, self.precision)
-        self.chunk = self.plan.chunk  # less where there is less memory
+        self.batch = self.plan.chunk  # digits of a pass when more come; less where there is less memory
         self.lock = threading.RLock()
         self._lanes: dict[tuple[int, int], PassLane] = {}  # by digits and number
         self._most_lanes = LANES
         with self._failing:
             self.shelf = Shelf(self.gpu, model, self.precision)
-
-    @property
-    def batch(self) -> int:
-        """Digits that go through the pass together when more come and no batch is named."""
-        return self.chunk
 
     @property
     def where(self) -> str:
@@ -86,7 +81,7 @@ class CudaEngine:
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
         with self._failing, self.lock, self.gpu.current():
             try:
-                self._deal(digits, out, batch or self.chunk)
+                self._deal(digits, out, batch or self.batch)
             except BaseException:  # the next digits do not get the answers of these
                 for lane in self._lanes.values():  # all of them first: waiting may be broken off too
                     lane.waiting = None
@@ -128,7 +123,7 @@ class CudaEngine:
         """
         check_digits(digits)
         self.recognise(digits)
-        count = min(len(digits), self.chunk)
+        count = min(len(digits), self.batch)
         with self._failing, self.lock, self.gpu.current():
             lane = self.lane(bucket_of(count, self.plan.part))
             lane.fill(digits[:count])
@@ -167,7 +162,7 @@ class CudaEngine:
         busy: deque[PassLane] = deque()
         start, turn = 0, 0
         while start < len(digits):
-            some = digits[start : start + min(chunk, self.chunk)]
+            some = digits[start : start + min(chunk, self.batch)]
             bucket = bucket_of(len(some), self.plan.part)
             try:
                 lane = self.lane(bucket, turn % self._most_lanes)
@@ -196,7 +191,7 @@ class CudaEngine:
             self._most_lanes = before
         elif bucket > 1:
             self._lanes.clear()
-            self.chunk = bucket // 2
+            self.batch = bucket // 2
         else:
             why = "no memory left for one digit; end other programs on it, or use --device cpu"
             raise DeviceError(f"device 'cuda:{self.gpu.number}': {why}")
