@@ -2,11 +2,8 @@
 
 import gzip
 import re
-import shutil
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -231,49 +228,6 @@ def test_a_set_without_a_digit_writes_others_and_one_without_ink_nothing():
     assert "7" in text
     with pytest.raises(InputError, match="no digit has ink"):
         hands_of(Digits(np.zeros((2, 28, 28), np.uint8), np.array([1, 2]), "blank"))
-
-
-@pytest.fixture
-def faces(hands_dir, tmp_path):
-    """A folder of sets, and that of its typefaces."""
-    folder = shutil.copytree(hands_dir, tmp_path / "sets")
-    (folder / "hands/free/typefaces").mkdir()
-    return folder, folder / "hands/free/typefaces"
-
-
-def test_lines_may_be_written_with_typefaces_and_nothing_else_is_drawn_otherwise(hands_dir, faces):
-    import matplotlib
-
-    folder, place = faces
-    font = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
-    for name in ("any", HELD_OUT["faces"][0], "amatic-sc-latin-400-normal"):  # two only measure
-        shutil.copy(font, place / f"{name}.ttf")
-    hands = load_hands(folder, typefaces=True)
-    assert hands.counts()["typefaces"] == 10
-    assert "typefaces" not in load_hands(folder).sets
-    assert not load_hands(folder).faces
-    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).loose)
-    own, drawn = np.concatenate(hand.face.strokes("7")), np.concatenate(hand.digit("7", 50.0))
-    assert np.corrcoef(own.ravel(), drawn.ravel()[: own.size])[0, 1] > 0.9
-    hand = next(hand for seed in range(99) if (hand := Hand(hands, np.random.default_rng(seed))).typed)
-    (slash,), (own,) = hand.sign("/", 50.0), hand.face.strokes("/")
-    assert np.ptp(slash[:, 1]) / 50 == pytest.approx(np.ptp(own[:, 1]) / hand.face.high, rel=0.1)
-    lines = [draw_line(load_hands(one), np.random.default_rng(3)) for one in (hands_dir, folder)]
-    assert np.array_equal(lines[0][0], lines[1][0])
-    for seed in range(9):
-        text = draw_line(hands, np.random.default_rng(seed), kind="date", negatives=False)[1]
-        assert any(char.isdigit() for char in text)
-    (place / "OFL.txt").write_text("a licence")
-    with pytest.raises(InputError, match=r"OFL\.txt: is no font \(.*\); remove it"):
-        load_hands(folder, typefaces=True)
-
-
-def test_a_typeface_without_digits_is_refused(faces, monkeypatch):
-    (faces[1] / "letters.ttf").touch()
-    none = SimpleNamespace(picture=lambda char: (np.zeros((1, 1), np.uint8), 0))
-    monkeypatch.setattr("neocog.learning.drawing.hands.Face", lambda file: none)
-    with pytest.raises(InputError, match=r"letters\.ttf: lacks a digit"):
-        load_hands(faces[0], typefaces=True)
 
 
 def test_command_writes_pages_that_are_a_labelled_set(tmp_path, monkeypatch):

@@ -164,7 +164,7 @@ class LineRun:
         self, network: LineNetwork, data: Path, folder: Path, settings: LineTraining,
         *, device: str = "cpu", workers: int = 2, tell: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
-        hands, real, own = load_hands(data, typefaces=True), real_lines(data, DRAWN), own_lines(data, DRAWN)
+        hands, real, own = load_hands(data), real_lines(data, DRAWN), own_lines(data, DRAWN)
         if long := len(own) - sum(map(len, by_width(own))):
             tell(f"{long} of {len(own)} own lines are wider than {WIDTHS[-1]} columns: left out")
         check_output(folder, "--checkpoints", folder=True, make=True)

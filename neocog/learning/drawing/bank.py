@@ -26,7 +26,7 @@ _ORDINARY = 0.6  #: share of lines that are ordinary scans: good contrast, more 
 _BLUR = 0.28  # of the rows: how large digits are for the camera's focus
 _SEEN = 12  # grey levels between paper and ink
 _THROUGH = 0.08
-_FEW = 0.15  # of the lines to learn from, more of one to three digits: of what strangers photograph many are
+_FEW = 0.22  # of the lines to learn from, more of one to three digits: of what strangers photograph many are
 _PAGE = 6  # times as high as a strip is the page that light falls on
 
 _hands: list[Hands] = []  # of a process that draws
@@ -45,7 +45,7 @@ def drawers(workers: int, prepare: Callable[..., None], *given: Any) -> Iterator
 def prepare(data: Path) -> None:
     """Let this process draw lines with the hands of ``data``."""
     cv2.setNumThreads(1)
-    _hands.append(load_hands(data, typefaces=True))
+    _hands.append(load_hands(data))
 
 
 def drawn_lines(

@@ -153,13 +153,12 @@ class Face:
     def __init__(self, file: Path | None = None) -> None:
         own = ImageFont.truetype(file, _EM) if file else ImageFont.load_default(_EM)
         self.font = cast(ImageFont.FreeTypeFont, own)
-        self.scripts = [name for name, own in SCRIPTS.items() if all(map(self.has, own))] or ["latin"]
+        none = bytes(self.font.getmask("\u0378"))  # what it shows for a character that it lacks
+        self.scripts = [
+            name for name, own in SCRIPTS.items() if all(bytes(self.font.getmask(c)) != none for c in own)
+        ] or ["latin"]
         self._pictures: dict[str, tuple[NDArray[np.uint8], int]] = {}
         self._strokes: dict[str, list[Line]] = {}
-
-    def has(self, character: str) -> bool:
-        """Whether it shows a character otherwise than one that none has."""
-        return bytes(self.font.getmask(character)) != bytes(self.font.getmask("\u0378"))
 
     def picture(self, character: str) -> tuple[NDArray[np.uint8], int]:
         """Return a character (h, w), ink 255, and its top below the ascender; 44 pixels are an em."""
@@ -180,11 +179,6 @@ class Face:
             found = [(line * (side / 84) - 2 + down) / (0.72 * _EM) for line in trace(field)]
             self._strokes[character] = [line.astype(np.float32) for line in found]
         return self._strokes[character]
-
-    @property
-    def high(self) -> float:
-        """How high a digit is, as ascender to baseline are 1."""
-        return -min((float(line[:, 1].min()) for line in self.strokes("0")), default=-1.0)
 
     def any_word(self, rng: Rng, script: str) -> str:
         """Make up a word of 3 to 9 letters of a script."""

@@ -1,7 +1,7 @@
 """Who writes: digits by writer, as pictures and as paths of a pen; real lines; one writer with one pen.
 
-The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits; ``typefaces``, fonts
-that look as if written by hand) and ``lines/free`` (``qmnist-writers.txt.gz``, ``lectaurep``).
+The folder of sets holds ``mnist``, ``hands/free`` (swiss, bhmsds, optdigits, pendigits) and ``lines/free``
+(``qmnist-writers.txt.gz``, ``lectaurep``).
 """
 
 import gzip
@@ -34,15 +34,11 @@ THANKS = {  # sets, and whom a card thanks for them
     "bhmsds": "BHMSDS (wblachowski/bhmsds, MIT)",
     "optdigits": "Optical Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0)",
     "pendigits": "Pen-Based Recognition of Handwritten Digits (Alpaydin, Alimoglu; UCI, CC BY 4.0)",
-    "typefaces": "typefaces that look as if written by hand (data/typefaces.txt names 254 of them)",
     "own": "corrected lines of the user's",
     "lectaurep": "Lectaurep Repertoires (HTR-United, CC BY 4.0)",
 }
 
 _SHARES = {"mnist": 0.5, "swiss": 0.28, "bhmsds": 0.14, "optdigits": 0.08}
-# Where there are typefaces: share of hands with digits of one (of pictures, beside those above, of pens), of
-# letters, of signs of such hands, and how far a digit by pen is bent from that of the typeface, at most
-_TYPED, _TYPED_LETTERS, _TYPED_SIGNS, _BENT = 0.3, 0.75, 0.6, 0.12
 _WRITERS = "train-writers.txt.gz"
 _MOST_OF_A_TEXT = 60  # real lines of one text: a fifth of a register is 2.20
 
@@ -66,7 +62,6 @@ class Hands:
     pens: list[ByDigit]  #: writers with a pen's path of every digit
     every: ByDigit
     styles: list[list[int]] = field(default_factory=list)  #: allographs of each digit
-    faces: list[Face] = field(default_factory=list)  #: typefaces that look as if written by hand
 
     def counts(self, lines: int = 0) -> dict[str, int]:
         """Digits of each set, and of real lines their number where there are any."""
@@ -75,8 +70,8 @@ class Hands:
         return found | {"lectaurep": lines} if lines else found
 
 
-def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> Hands:
-    """Load the hands of a folder of sets, with ``typefaces`` those of lines; InputError if there are none."""
+def load_hands(folder: Path, *, held: bool = False) -> Hands:
+    """Load the hands of a folder of sets; InputError if there are none."""
     sets = {}
     for name, share in _SHARES.items():
         place = folder / name if name == "mnist" else folder / "hands/free" / name
@@ -85,10 +80,6 @@ def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> 
             digits = read_idx(place / "train-images-idx3-ubyte.gz")
             by, every = _by_writer(name, digits.labels, names, held)
             sets[name] = Pictures(digits.images, [own for own in by if len(own) >= 6], every, share)
-    files = sorted((folder / "hands/free/typefaces").glob("*.*")) if typefaces else []
-    apart = tuple(_letters(name.partition("-")[0]) for name in HELD_OUT["faces"])  # by whatever spelling
-    if faces := [_face(file) for file in files if not _letters(file.stem).startswith(apart)]:
-        sets["typefaces"] = _printed_digits(faces)
     place = folder / "hands/free/pendigits"
     if not sets or not place.is_dir():
         raise InputError(f"{folder}: no hands; expected mnist and hands/free/pendigits (data/README.md)")
@@ -96,31 +87,7 @@ def load_hands(folder: Path, *, held: bool = False, typefaces: bool = False) -> 
     by, every = _by_writer("pendigits", labels, place / _WRITERS, held)
     pens, known = [own for own in by if len(own) == 10], [range(styles_of(d, rare=True)) for d in range(10)]
     styles = [[k for k in own if ([d, k] in HELD_OUT["styles"]) == held] for d, own in enumerate(known)]
-    return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles, faces)
-
-
-def _face(file: Path) -> Face:
-    try:
-        face = Face(file)
-    except OSError as error:
-        raise InputError(f"{file}: is no font ({reason_of(error)}); remove it") from None
-    if len({face.picture(char)[0].tobytes() for char in "0123456789\u0378"}) < 11:  # the last one none has
-        raise InputError(f"{file}: lacks a digit; remove it")
-    return face
-
-
-def _letters(name: str) -> str:
-    return "".join(filter(str.isalpha, name.lower()))
-
-
-def _printed_digits(faces: list[Face]) -> Pictures:
-    """The digits of typefaces, each face a writer of one of each."""
-    glyphs = [face.picture(char)[0] for face in faces for char in "0123456789"]
-    images = np.zeros((len(glyphs), *np.max([glyph.shape for glyph in glyphs], axis=0)), np.uint8)
-    for image, glyph in zip(images, glyphs, strict=True):
-        image[: glyph.shape[0], : glyph.shape[1]] = glyph
-    writers = [{d: [10 * k + d] for d in range(10)} for k in range(len(faces))]
-    return Pictures(images, writers, {d: [own[d][0] for own in writers] for d in range(10)}, _TYPED)
+    return Hands(sets, read_strokes(place / "strokes.npz"), pens, every, styles)
 
 
 def hands_of(*sets: Digits) -> Hands:
@@ -198,7 +165,6 @@ def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
 Paths = Sequence[NDArray[np.floating[Any]]]
 Point = NDArray[np.float32]
 
-_TYPED_ALIKE = "/()+=%#*-"  # signs that a thinned glyph is like; points are not
 _SMALL = {"x": 0.62, "+": 0.75, "=": 0.8, "*": 0.6}
 _SEGMENTED = 0.02  # of the hands, which write digits as displays show them
 _BOW = 0.06  # standard deviation of how strokes bend
@@ -212,11 +178,6 @@ class Drawn(NamedTuple):
     top: int
     begin: Point | None = None
     end: Point | None = None
-
-
-def _bent(line: NDArray[Any], how: Point) -> NDArray[Any]:
-    u, v = (line - [0.3, -0.5]).T
-    return line + np.stack([u * v, u * u, v * v], 1) @ how
 
 
 class Hand:
@@ -243,16 +204,9 @@ class Hand:
             shares = np.array([each.share for each in hands.sets.values()])
             chosen = list(hands.sets.values())[int(rng.choice(len(shares), p=shares / shares.sum()))]
             self.pictures = chosen
-            which = int(rng.integers(len(chosen.writers))) if one else 0
-            self.own = chosen.writers[which] if one else chosen.every
+            self.own = chosen.writers[rng.integers(len(chosen.writers))] if one else chosen.every
             self.level, self.soft = rng.uniform(0.2, 0.62), rng.uniform(2.5, 6)
             self.width = 0.0  # that of the first picture's strokes
-        self.face = hands.faces[rng.integers(len(hands.faces))] if hands.faces else None
-        typed = self.face is not None and self.by_pen and rng.random() < _TYPED
-        self.loose = rng.uniform(0, _BENT) if typed else 0.0  # how far digits of its typeface are bent
-        if hands.faces and not self.by_pen and one and chosen is hands.sets["typefaces"]:
-            self.face, typed = hands.faces[which], True  # its signs are those of its digits
-        self.typed = typed and rng.random() < _TYPED_SIGNS
         self.slash = (rng.uniform(0.9, 1.5), rng.uniform(0.2, 0.75), rng.uniform(-0.1, 0.25))
         self.dash = (rng.uniform(0.2, 0.75), rng.uniform(0.4, 0.62))
         self.dot = rng.uniform(0.8, 1.7)
@@ -309,10 +263,6 @@ class Hand:
             raw = [np.stack([np.cumsum(rng.normal(0, 0.025, 3)), [0, rng.uniform(0.3, 0.7), 1]], 1)]
         elif self.segmented:
             raw = segments(d, rng)
-        elif self.loose and self.face and (strokes := self.face.strokes(char)):
-            if char not in self.letters:
-                self.letters[char] = rng.normal(0, self.loose, (3, 2)).astype(np.float32)
-            raw = [_bent(line + rng.normal(0, 0.015, line.shape), self.letters[char]) for line in strokes]
         elif ((self.in_style and rng.random() < 0.8) or not self.by_pen) and hands.styles[d]:
             if d not in self.styles:
                 self.styles[d] = int(rng.choice(hands.styles[d]))
@@ -334,10 +284,6 @@ class Hand:
         def about(spread: float = 0.03) -> float:
             return float(rng.normal(0, spread))
 
-        face = self.face if self.typed and char in _TYPED_ALIKE else None
-        if face and face.has(char) and (strokes := face.strokes(char)):
-            scale = np.array([self.wide, 1]) * high / max(face.high, 0.1)
-            return [rounded((line + rng.normal(0, 0.015, line.shape)) * scale, 2) for line in strokes]
         if char == "÷":
             dots = ([[0.22, y], [0.24, y + 0.02]] for y in (-0.74, -0.26))
             lines = [[[0, -0.5], [0.45, -0.5 + about()]], *dots]
@@ -373,14 +319,14 @@ class Hand:
 
     def letter(self, char: str, high: float, face: Face | None = None) -> Drawn:
         """Draw a letter, alone; of another script from a typeface."""
-        if face is None and self.face and self.rng.random() < _TYPED_LETTERS:
-            face = self.face
         strokes = [*(face.strokes(char) if face else (line - [0, 1] for line in shape(char)[0]))]
         size = high * np.exp(self.rng.normal(0, 0.1, 2)) * [self.wide, 1]
         if self.style:
             if char not in self.letters:
                 self.letters[char] = self.rng.normal(0, self.style, (3, 2)).astype(np.float32)
-            strokes = [_bent(line, self.letters[char]) for line in strokes]
+            for k, line in enumerate(strokes):
+                u, v = (line - [0.3, -0.5]).T
+                strokes[k] = line + np.stack([u * v, u * u, v * v], 1) @ self.letters[char]
         shaken = [rounded((line + self.rng.normal(0, 0.02, line.shape)) * size, 2) for line in strokes]
         return self.drawn(shaken or [np.zeros((2, 2))], self.measure() * high, bent=True)
 
