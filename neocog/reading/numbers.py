@@ -78,9 +78,10 @@ def page_lines(reader: PageReader, page: Page) -> tuple[list[TextLine], int, int
     looked = time.perf_counter()
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
-    # long numbers that are likely to be wrong: another way up may read better
+    # long numbers that are few or likely to be wrong: another way up may read better
     count, right = _worth(lines)
-    if reader.rotate is None and right <= _UPRIGHT * count:
+    digits = np.count_nonzero((found.kinds < 10) & (found.scores >= SCORE))
+    if reader.rotate is None and (right <= _UPRIGHT * count or 2 * count < digits):
         turn, tie = best_turn(reader, grey, found)
         if turn:
             grey = turned(grey, turn)
