@@ -71,33 +71,24 @@ def broken(**changes: object) -> Model:
     return replace(tiny_model(), **changes)  # type: ignore[arg-type]
 
 
-def with_layer(place: int, **changes: object) -> Model:
-    s = list(tiny_model().s)
-    s[place] = replace(s[place], **changes)  # type: ignore[arg-type]
-    return broken(s=tuple(s))
+def changed(thing: Any, place: str, value: object) -> Any:
+    """A model, or a part of one, with another value at a place, e.g. ``"s.1.threshold"``."""
+    name, _, rest = place.partition(".")
+    old = thing[int(name)] if isinstance(thing, tuple) else getattr(thing, name)
+    new = changed(old, rest, value) if rest else value
+    if isinstance(thing, tuple):
+        return (*thing[: int(name)], new, *thing[int(name) + 1 :])
+    return replace(thing, **{name: new})
 
 
 def with_reference(value: float) -> Model:
     x = tiny_model().s[1].reference.copy()
     x[0, 0, 0, 0] = value
-    return with_layer(1, reference=x)
+    return changed(tiny_model(), "s.1.reference", x)  # type: ignore[no-any-return]
 
 
-def with_blur(place: int, blur: object) -> Model:
-    blurs = list(tiny_model().blurs)
-    blurs[place] = blur  # type: ignore[call-overload]
-    return broken(blurs=tuple(blurs))
-
-
-def with_head(place: int = 0, **changes: Any) -> LineModel:
-    """The tiny line model with another head; a single ``w`` or ``b`` stands at its place."""
-    head = tiny_lines().head
-    for name, key in (("w", "weights"), ("b", "biases")):
-        if name in changes:
-            every = list(getattr(head, key))
-            every[place] = changes.pop(name)
-            changes[key] = tuple(every)
-    return replace(tiny_lines(), head=replace(head, **changes))
+def with_head(place: str, value: object) -> Any:
+    return changed(tiny_lines(), f"head.{place}", value)
 
 
 def zeros(*shape: int) -> Any:
@@ -108,10 +99,11 @@ def zeros(*shape: int) -> Any:
     (with_reference(np.nan), "US2.reference holds values that are not finite"),
     (with_reference(-1.0), "US2.reference reaches -1, expected 0 to 1e\\+09"),
     (with_reference(1e10), "US2.reference reaches 1e\\+10, expected 0 to"),
-    (with_layer(0, c=-tiny_model().s[0].c), "US1.c reaches -.*, expected 0 to"),
-    (with_layer(3, threshold=1.5), "threshold 1.5"),
-    (with_blur(2, np.full((7, 7), -3e38, "f4")), "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
-    (with_blur(0, np.ones((3, 3), "f4")), "UC1.blur"),
+    (changed(tiny_model(), "s.0.c", -tiny_model().s[0].c), "US1.c reaches -.*, expected 0 to"),
+    (changed(tiny_model(), "s.3.threshold", 1.5), "threshold 1.5"),
+    (changed(tiny_model(), "blurs.2", np.full((7, 7), -3e38, "f4")),
+     "UC3.blur reaches -3e\\+38, expected -65504 to 65504"),
+    (changed(tiny_model(), "blurs.0", np.ones((3, 3), "f4")), "UC1.blur"),
     (broken(labels=np.arange(2, 12)), "beyond 0..9"),
     (broken(labels=np.arange(9)), "expected \\(10,\\)"),
     (broken(psi="cube"), "unknown psi"),
@@ -123,15 +115,15 @@ def zeros(*shape: int) -> Any:
     (replace(tiny_lines(), temperature=0.0), "a line's temperature 0.0, expected 0.001"),
     (replace(tiny_lines(), temperature="hot"), "a part is missing or wrong"),
     (replace(tiny_lines(), card={"reading": 3}), "the card's reading"),
-    (with_head(own=zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
-    (with_head(bias=np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
-    (with_head(bias=zeros(25, 1)), "head.bias has shape"),
-    (with_head(w=zeros(12, 10, 5)), "head.w1 has shape .*, expected \\(12, 20, 5"),
-    (with_head(1, w=zeros(12, 12, 3)), "head.w2 has shape"),
-    (with_head(2, w=zeros(25, 12, 5)), "head.w3 has shape"),
-    (with_head(b=zeros(0)), "the head has 0 planes, expected 1 to 4096"),
-    (with_head(b=zeros(5000)), "the head has 5000 planes"),
-    (with_head(weights=tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
+    (with_head("own", zeros(24, 10)), "shape \\(24, 10\\), expected \\(25, 10\\)"),
+    (with_head("bias", np.zeros(25, "i4")), "head.bias is int32, expected float16 or float32"),
+    (with_head("bias", zeros(25, 1)), "head.bias has shape"),
+    (with_head("weights.0", zeros(12, 10, 5)), "head.w1 has shape .*, expected \\(12, 20, 5"),
+    (with_head("weights.1", zeros(12, 12, 3)), "head.w2 has shape"),
+    (with_head("weights.2", zeros(25, 12, 5)), "head.w3 has shape"),
+    (with_head("biases.0", zeros(0)), "the head has 0 planes, expected 1 to 4096"),
+    (with_head("biases.0", zeros(5000)), "the head has 5000 planes"),
+    (with_head("weights", tuple(np.full_like(w, 6e4) for w in tiny_lines().head.weights)),
      "scores may reach 2.22e"),
     *((broken(card=card), "the card's reading, rejection, finetuning are not as they should be") for card in (
         ["reading"], {"reading": 3}, *({"reading": {"min_p": value}} for value in ("high", 1.5, True)),
@@ -277,7 +269,7 @@ def test_shipped_files_are_compared_with_their_digests(folder: Path) -> None:
     b.unlink()
     result = run("models", "verify")
     assert (result.exit_code, "broken  no model named 'b'" in result.stdout) == (4, True)
-    with_head(bias=np.arange(25, 0, -1, "f4")).save(of_lines)
+    with_head("bias", np.arange(25, 0, -1, "f4")).save(of_lines)
     assert "the shipped file was changed" in run("models", "verify", of_lines).stdout
     write_sums(folder)
     assert "reads something on empty paper" in run("models", "verify", of_lines).stdout
