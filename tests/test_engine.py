@@ -13,7 +13,7 @@ from neocog.network import layers, line_engine, reference
 from neocog.network.blurs import blur_kernel
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine, Layers
-from neocog.network.layers import CLayer, ContrastLayer, Patches, full, patches, s_layer
+from neocog.network.layers import CLayer, ContrastLayer, Patches, full, s_layer, whole
 from neocog.network.model import SWeights, load_model
 from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, bell, preset
 from neocog.network.u0 import made_digits, u0_from_digits
@@ -41,7 +41,7 @@ def sparse_maps(rng: np.random.Generator, size: int, planes: int) -> np.ndarray:
 
 
 def tight(u: np.ndarray) -> Patches:
-    return [patch.tight() for patch in patches(u)]
+    return [patch.tight() for patch in whole(u)]
 
 
 def planes_first(u: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import UsageError
 from neocog.network.decision import Answers, Decision
-from neocog.network.layers import CLayer, ContrastLayer, full, patches, s_layer
+from neocog.network.layers import CLayer, ContrastLayer, full, s_layer, whole
 from neocog.network.model import Model
 from neocog.network.parallel import SEQUENTIAL, ParallelMap, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
@@ -93,7 +93,7 @@ class Engine:
         names = [name for name, _ in self._layers.stages]
 
         def of(part: Array) -> Array:
-            seen = patches(part)
+            seen = whole(part)
             for _, respond in self._layers.stages[names.index(layer) + 1 :]:
                 seen = respond(seen)
             return self._decision.scores(full(seen))

@@ -1,10 +1,9 @@
 """The layers of an isolated digit in float32 on BLAS, for the CPU engine and the learners.
 
-Maps are channel-last here, (B, H, W, K), and travel as patches (:class:`Patch`), one of each digit, on a GPU
-one of all: the rectangle outside which a layer is silent. Silence answers silence, so every layer computes
-only the cells that its input can reach; nothing is approximated. Products are of one digit: what stands
-beside it in a batch changes no bit. All but `_PrunedCells` and the transform runs on NumPy and on CuPy arrays
-alike.
+Maps are channel-last here, (B, H, W, K), and travel as patches of one or more digits (:class:`Patch`): the
+rectangle outside which a layer is silent. Silence answers silence, so every layer computes only the cells
+that its input can reach; nothing is approximated. Products are of one digit: what stands beside it in a batch
+changes no bit. All but `_PrunedCells` and the transform runs on NumPy and on CuPy arrays alike.
 
 An S-layer is max(0, sum a' u - theta' v) / (v + s), see :func:`neocog.network.model.s_constants`, in the way
 that is the fastest for it:
@@ -67,7 +66,7 @@ def _extent(heard: NDArray[np.bool_]) -> slice:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A layer's maps of one digit inside a rectangle, on a GPU of all; the layer is silent outside it."""
+    """A layer's maps of some digits inside a rectangle; the layer is silent outside it."""
 
     values: Array  #: responses inside, none below 0, (B, h, w, K)
     rows: slice  #: where the rectangle lies
@@ -75,9 +74,7 @@ class Patch:
     size: int  #: rows (and columns) of the layer
 
     def tight(self) -> "Patch":
-        """Return the smallest patch that holds every response (on a GPU: itself, no waiting)."""
-        if array_module(self.values) is not np:
-            return self
+        """Return the smallest patch that holds every response."""
         rows = _extent(self.values.reshape(*self.values.shape[:2], -1).max(axis=(0, 2)) > 0)
         columns = _extent(self.values.max(axis=1).any(axis=(0, 2)))
         at = _moved(rows, self.rows.start), _moved(columns, self.columns.start)
@@ -87,26 +84,34 @@ class Patch:
 Patches = Sequence[Patch]
 
 
-def patches(maps: Array) -> list[Patch]:
-    """Return maps (B, H, H, K) as patches that cover the layer."""
+def whole(maps: Array) -> list[Patch]:
+    """Return maps (B, H, H, K) as a patch that covers the layer."""
     every = slice(0, maps.shape[1])
-    return [Patch(part, every, every, every.stop) for part in _each(maps)]
+    return [Patch(maps, every, every, every.stop)]
+
+
+def apart(us: Patches) -> Patches:
+    """Return the smallest patch of each digit (on a GPU: the patches as they are, no waiting)."""
+    if array_module(us[0].values) is not np:
+        return us
+    return [Patch(own, u.rows, u.columns, u.size).tight() for u in us for own in u.values[:, None]]
 
 
 def full(us: Patches) -> Array:
     """Return the whole maps of patches, (B, H, H, K)."""
-    size, values = us[0].size, us[0].values
-    if len(us) == 1 and values.shape[1:3] == (size, size):
-        return values
-    count = len(us) if len(us) > 1 else len(values)
-    out = array_module(values).zeros((count, size, size, values.shape[3]), dtype=np.float32)
-    for u, own in zip(us, _each(out) if len(us) > 1 else [out], strict=True):
-        own[:, u.rows, u.columns] = u.values
+    size = us[0].size
+    covers = len(us) == 1 and us[0].values.shape[1:3] == (size, size)
+    return us[0].values if covers else _laid(us, 0, 0, size, size)
+
+
+def _laid(us: Patches, top: int, left: int, high: int, wide: int) -> Array:
+    """Lay patches into silence, (B, high, wide, K), from row ``top`` and column ``left`` of the layer on."""
+    ends = np.cumsum([0, *(len(u.values) for u in us)]).tolist()
+    shape = ends[-1], high, wide, us[0].values.shape[3]
+    out = array_module(us[0].values).zeros(shape, dtype=np.float32)
+    for u, (first, last) in zip(us, pairwise(ends), strict=True):
+        out[first:last, _moved(u.rows, -top), _moved(u.columns, -left)] = u.values
     return out
-
-
-def _each(maps: Array) -> Array:
-    return maps[:, None] if array_module(maps) is np else [maps]
 
 
 class _Windows(NamedTuple):
@@ -126,15 +131,13 @@ class _Windows(NamedTuple):
         first = max(0, seen.start + self.padding - self.kernel + 1)
         return slice(first, min(self.out, seen.stop + self.padding))
 
-    def among(self, u: Patch, xp: ModuleType) -> tuple[Array, slice, slice]:
+    def among(self, us: Patches) -> tuple[Array, slice, slice]:
         """Return maps among the silence that cells see besides, (B, H, W, K), and where these cells are."""
-        rows, columns = self.reach(u.rows), self.reach(u.columns)
+        spans = [u.rows for u in us], [u.columns for u in us]
+        ends = (slice(min(s.start for s in some), max(s.stop for s in some)) for some in spans)
+        rows, columns = map(self.reach, ends)
         high, wide = (_length(span) + self.kernel - 1 for span in (rows, columns))
-        seen = xp.zeros((len(u.values), high, wide, u.values.shape[3]), dtype=np.float32)
-        seen[
-            :, _moved(u.rows, self.padding - rows.start), _moved(u.columns, self.padding - columns.start)
-        ] = u.values
-        return seen, rows, columns
+        return _laid(us, rows.start - self.padding, columns.start - self.padding, high, wide), rows, columns
 
 
 class ContrastLayer:
@@ -157,8 +160,9 @@ class ContrastLayer:
 
     def __call__(self, u0: Array, _parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to pictures (B, 65, 65)."""
-        xp, every = self._xp, slice(0, INPUT_SIZE)
-        ink = Patch(xp.abs(u0)[..., None], every, every, INPUT_SIZE).tight()
+        xp = self._xp
+        (ink,) = whole(xp.abs(u0)[..., None])
+        ink = ink.tight() if xp is np else ink
         rows, columns = map(self._windows.reach, (ink.rows, ink.columns))
         down = self._down[rows, :, ink.rows].reshape(-1, _length(ink.rows))
         across = self._across[:, ink.columns, columns].reshape(-1, _length(columns))
@@ -169,7 +173,7 @@ class ContrastLayer:
         out = xp.empty((*y.shape, 2), dtype=np.float32)
         xp.maximum(signed, 0, out=out[..., 0])
         xp.subtract(out[..., 0], signed, out=out[..., 1])
-        return [Patch(own, rows, columns, self._windows.out) for own in _each(out)]
+        return [Patch(out, rows, columns, self._windows.out)]
 
 
 def s_layer(spec: SSpec, weights: SWeights, size: int, xp: ModuleType = np) -> "_Cells":
@@ -202,9 +206,6 @@ class _Cells:
 
     def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to the layer before; ``parallel`` splits large products."""
-        return [self._respond(u, parallel) for u in us]
-
-    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
         raise NotImplementedError
 
     def _seen(self, maps: Array) -> Array:
@@ -219,9 +220,12 @@ class _AllCells(_Cells):
         self._taps = taps_of(a, self._xp)
         self._c = taps_of(self._xp.asarray(self._c)[None, None], self._xp)
 
-    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
+    def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
+        return [self._respond(u) for u in apart(us)]
+
+    def _respond(self, u: Patch) -> Patch:
         xp = self._xp
-        seen, rows, columns = self._windows.among(u.tight(), xp)
+        seen, rows, columns = self._windows.among([u])
         d = correlate(seen, self._taps, xp)
         v = correlate(xp.einsum("bhwk,bhwk->bhw", seen, seen)[..., None], self._c, xp)[..., 0]
         d = self._answer(d, xp.sqrt(v))[:, :, : _length(columns)]
@@ -236,9 +240,9 @@ class _TransformedCells(_Cells):
         self.out = self._cells.rows
 
     def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
-        starts = range(0, len(us), _TOGETHER)
-        some = (full(us[first : first + _TOGETHER]) for first in starts)
-        return [u for few in some for u in patches(respond(self._cells.each, [few], parallel)[0])]
+        maps = full(us)
+        some = (maps[first : first + _TOGETHER] for first in range(0, len(maps), _TOGETHER))
+        return [u for few in some for u in whole(respond(self._cells.each, [few], parallel)[0])]
 
 
 class _PrunedCells(_Cells):
@@ -246,8 +250,8 @@ class _PrunedCells(_Cells):
         super()._keep(a)
         self._profiles = np.sqrt([(plane * plane).sum(axis=0) for plane in a]).reshape(len(a), -1)
 
-    def _respond(self, u: Patch, parallel: ParallelMap) -> Patch:
-        seen, rows, columns = self._windows.among(u, np)
+    def __call__(self, us: Patches, parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
+        seen, rows, columns = self._windows.among(us)
         energy = self._seen(np.einsum("bhwk,bhwk->bhw", seen, seen)[..., None])
         flat = energy.reshape(-1, self._c.size)
         # einsum: BLAS sums a row in an order that depends on its place among the others
@@ -256,25 +260,28 @@ class _PrunedCells(_Cells):
         v = v[heard]
         bound = self._profiles @ np.sqrt(flat[heard]).T
         may = bound.max(axis=0) > self._theta * _SLACK * v
-        places, v = np.unravel_index(heard[may], energy.shape[1:3]), v[may]  # row, column of each
-        windows, taps = self._seen(seen)[0], self._taps.reshape(-1, self._taps.shape[3])
+        places, v = np.unravel_index(heard[may], energy.shape[:3]), v[may]  # digit, row, column of each
+        windows, taps = self._seen(seen), self._taps.reshape(-1, self._taps.shape[3])
         e = np.empty((len(v), taps.shape[1]), dtype=np.float32)
 
         def multiply(part: slice) -> None:
             lines = windows[tuple(index[part] for index in places)].reshape(-1, len(taps))
             np.matmul(lines, taps, out=e[part])
 
-        count = max(1, min(len(v) * taps.size // _LEAST, parallel.threads))  # a part for each thread, if many
-        ends = np.linspace(0, len(v), count + 1).astype(int).tolist()
-        parallel(multiply, [slice(first, last) for first, last in pairwise(ends)])
+        parts: list[slice] = []
+        for first, last in pairwise(np.searchsorted(places[0], np.arange(len(seen) + 1))):
+            # of a digit: a part for each thread, if there are so many
+            count = max(1, min((last - first) * taps.size // _LEAST, parallel.threads))
+            parts += [slice(a, b) for a, b in pairwise(np.linspace(first, last, count + 1).astype(int))]
+        parallel(multiply, parts)
         responses = self._answer(e, v)
         # the smallest patch that holds the responses (places, K)
         above = responses.any(axis=1)
-        row, column = (index[above] for index in places)
+        digit, row, column = (index[above] for index in places)
         high, wide = _extent(np.bincount(row) > 0), _extent(np.bincount(column) > 0)
-        values = np.zeros((1, _length(high), _length(wide), responses.shape[1]), dtype=np.float32)
-        values[0, row - high.start, column - wide.start] = responses[above]
-        return Patch(values, _moved(high, rows.start), _moved(wide, columns.start), self.out)
+        values = np.zeros((len(seen), _length(high), _length(wide), responses.shape[1]), dtype=np.float32)
+        values[digit, row - high.start, column - wide.start] = responses[above]
+        return [Patch(values, _moved(high, rows.start), _moved(wide, columns.start), self.out)]
 
 
 class _FewCells(_Cells):
@@ -294,7 +301,7 @@ class _FewCells(_Cells):
         e = xp.concatenate([sum(islice(products, count)) for count in counts])
         energy = xp.einsum("bhwk,bhwk->bhw", maps, maps)[..., None]
         v = xp.sqrt(self._seen(energy).reshape(len(maps), -1, len(c)) @ c)
-        return patches(self._answer(e, v).reshape(len(maps), self.out, self.out, -1))
+        return whole(self._answer(e, v).reshape(len(maps), self.out, self.out, -1))
 
     def _product(self, maps: Array, planes: Array) -> Array:
         """Return sum a' u over some planes, (B, cells, K)."""
@@ -331,7 +338,7 @@ class CLayer:
 
     def __call__(self, us: Patches, _parallel: ParallelMap = SEQUENTIAL) -> list[Patch]:
         """Respond to the layer before."""
-        return [self._respond(u if self._whole else u.tight()) for u in us]
+        return [self._respond(u) for u in (us if self._whole else apart(us))]
 
     def _respond(self, u: Patch) -> Patch:
         (rows, columns), (n, h, w, k) = map(self._reach, (u.rows, u.columns)), u.values.shape
