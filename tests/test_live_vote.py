@@ -78,8 +78,9 @@ VOTES: dict[str, tuple[list[Vote | None], str, float]] = {
     "a sure frame counts": ([still("11", p=0.6, n17=0.4)] * 2 + [still("17", p=0.98, n11=0.02)], "17", 0.4),
     "a space is not worth a quarrel": (
         [still("1 7", p=0.3, n17=0.2, n11=0.4)] * 2 + [still("17", p=0.5, n11=0.4)], "1 7", 0.5),
-    "nor is a sign at its end": (
-        [still("17=", p=0.5, n17=0.3)] + [still("17", p=0.5, **{"n17.": 0.3})] * 2, "17", 0.8),
+    "nor are signs at its ends": (
+        [still("17=", p=0.5, n17=0.3)] + [still("17", p=0.5, **{"n,17.": 0.3})] * 2, "17", 0.8),
+    "but one within is": ([still("1/7", p=0.5, n17=0.3)] * 3, "1/7", 0.5),
     "one frame alone decides nothing": ([still("17", p=0.9, n11=0.01)] * 4 + [still("99", p=1.0)], "17", 0.9),
     "old frames are forgotten": ([still("11", p=0.99)] * 3 + [still("17", p=0.99)] * 5, "17", 0.99),
 }  # fmt: skip
@@ -176,14 +177,22 @@ def large(top: int) -> Vote:
     return one
 
 
+def doubtful(p: float) -> Vote:
+    """Digits for sure, but which?"""
+    return Vote(still("4711").chars, np.full((8, BLANK + 1), -9.0, np.float32), {"4711": log(p)})
+
+
 #: The lines that stand still, for how many frames, and what is announced.
 VIEWS: dict[str, tuple[list[Vote], int, str]] = {
     "the border may cut it off": ([still("471", x=0)], 90, ""),
     "near the border": ([still("471", x=40)], 8, "471"),
     "a digit that fills the frame, at its border": ([large(2)], 20, ""),
     "a digit that fills the frame": ([large(25)], 20, "5"),
-    "a number more likely wrong than right": ([still("4711", p=0.45)], 60, ""),
-    "a number more likely right than wrong": ([still("471104", p=0.7)], 60, "471104"),
+    "a number that is hardly likely": ([doubtful(0.25)], 60, ""),
+    "one on which frames agree": ([doubtful(0.35)], 8, "4711"),
+    "two parts of a number": ([still("471"), still("04", x=219)], 41, ""),
+    "two numbers so near that they may be parts of one": ([still("471"), still("04", x=219)], 42, "04 471"),
+    "a sign at the border": ([still("-4711", x=0)], 20, "-4711"),
     "a single digit": ([still("5", p=0.93)], 20, ""),
     "a surer one": ([still("5", p=0.995)], 20, "5"),
     "two digits": ([still("52", p=0.95)], 20, "52"),

@@ -76,7 +76,7 @@ def live(
     if not headless and (trouble := display_trouble()):
         tell(f"{trouble}: reading without a window (--headless)")
         headless = True
-    surest = max(0.5, min_p or 0.0)  # a number that is likelier wrong is not announced
+    surest = max(Rules().min_p, min_p or 0.0)
     settings = Settings(
         agreement=agreement, pattern=expected, length=length,
         rules=Rules(evidence=0.0, min_p=surest) if pattern or length else Rules(min_p=surest),

@@ -1,8 +1,8 @@
 """A number is announced after it stood still for long enough, once at each place until it has left.
 
 Never announced is a number that the border may cut off, or that is too little likely to be one. A text waits
-longer if its confidence is low, or if it is nearly one announced just before (a sheet that comes, goes or is
-blurred), and until it has been read far more often than any other reading of its line.
+longer if a line beside it may be a part of it, or if it is nearly one announced just before (a sheet that
+comes, goes or is blurred), and until it has been read far more often than any other reading of its line.
 """
 
 from collections import Counter
@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from neocog.live.tracks import Track
-from neocog.reading.numbers import bare
+from neocog.live.tracks import Track, core
 from neocog.reading.records import Box
 from neocog.text import edit_distance
+from neocog.vision.finder import SIGNS
+from neocog.vision.strips import GAP
 
-_HOLD = 5  # frames for which a text must have been agreed on,
-_READS = 2  # and how often its line must have been read, once more if there is a doubt
-_DOUBTFUL = 2  # times as many frames for each doubt
-_SURE = 0.8  # a confidence below this is a doubt
+# frames for which a text must have been agreed on: usually, if it is like one that was announced, and if it
+_HOLD, _DOUBTFUL, _PART = 5, 10, 40  # may be a part of a number (20: 14 wrong instead of 7)
+_READS = 2  # how often its line must have been read, once more if there is a doubt
 _AGAIN = 2.0  # seconds for which readings count, and announced numbers are doubts
 _LEFT = 0.5  # seconds out of view after which a number is new
 _APART = 1.0  # heights of its line; what is farther away is another one
@@ -38,7 +38,7 @@ class Rules:
     fifty such numbers may be none, of texts that stay the same for ``long`` frames one in six.
     """
 
-    min_p: float = 0.5  # probability of its text
+    min_p: float = 0.3  # probability that readings give its text, in the middle: several agree on it
     evidence: float = log(49)  # log odds that its digits must have together
     #: enough, with those of its text, if it was agreed on for `long` frames and no other number is in view
     lasting: float = log(5)
@@ -66,7 +66,6 @@ class _Known:
     number: int  # of the track that read it last
     box: Box
     t: float
-    gone: bool = False  # whether that has been told
 
 
 class Announcer:
@@ -78,6 +77,7 @@ class Announcer:
         self.said: dict[int, _Known] = {}  # what was announced last of each line that is followed, by number
         self._readings: list[tuple[float, int, str]] = []
         self._began = 0.0  # what was in view before that is no doubt
+        self._before = 0.0  # when the last frame was
         self.gone: tuple[str, ...] = ()
 
     def update(
@@ -97,16 +97,13 @@ class Announcer:
                 left, top, w, h = known.box
                 off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
                 here = known.number == track.number or (off <= _APART * high and t - known.t <= _LEFT)
-                if here and bare(known.text) == track.bare:
+                if here and core(known.text) == core(track.text):
                     self.said[track.number] = known
                     break
         for number, known in self.said.items():
-            known.number, known.box, known.t, known.gone = number, boxes[number], t, False
-        gone = [one for one in self._known if t - one.t > _LEFT and not one.gone]
-        self.gone = tuple(one.text for one in gone)
-        for one in gone:
-            one.gone = True
-        self._known = [one for one in self._known if t - one.t <= _AGAIN]
+            known.number, known.box, known.t = number, boxes[number], t
+        self.gone = tuple(one.text for one in self._known if self._before - one.t <= _LEFT < t - one.t)
+        self._before, self._known = t, [one for one in self._known if t - one.t <= _AGAIN]
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= _AGAIN]
 
@@ -114,8 +111,9 @@ class Announcer:
         news, (left, top, wide, high) = list[Announcement](), bounds
         nearest = self.rules.nearest * min(wide, high)
         for track in tracks:
-            text, p, rules, last = track.text, track.confidence, self.rules, self.said.get(track.number)
-            if not track.complete or (last and bare(last.text) == track.bare) or not allows(text):
+            text, rules, last = track.text, self.rules, self.said.get(track.number)
+            digits, p = core(text), track.confidence
+            if not track.complete or (last and core(last.text) == digits) or not allows(text):
                 continue
             sure = track.evidence >= rules.evidence
             likely = all(char.place >= 0.5 for char in track.chars if char.char.isdigit())
@@ -124,20 +122,19 @@ class Announcer:
             if not sure or p < rules.min_p:
                 continue
             gaps = ((min(x - left, y - top, left + wide - x - w, top + high - y - h), h)
-                    for x, y, w, h in (char.box for char in track.chars))  # fmt: skip
+                    for x, y, w, h in (one.box for one in track.chars if one.char not in SIGNS))  # fmt: skip
             if any(gap < max(1.0, min(_BORDER * h, nearest)) for gap, h in gaps):  # it may be cut off there
                 continue
-            again = any(alike(track.bare, bare(k.text)) for k in self._known if k.t >= self._began)
-            doubts = (p < _SURE) + again
-            enough = track.steady >= _HOLD * _DOUBTFUL**doubts and track.reads >= _READS + (doubts > 0)
-            if not enough:
+            again = any(alike(digits, core(k.text)) for k in self._known if k.t >= self._began)
+            part = any(_beside(track.box, one.box) for one in tracks)
+            held = _PART if part else _DOUBTFUL if again else _HOLD
+            if track.steady < held or track.reads < _READS + (held > _HOLD):
                 continue
             # a line out of view that read nearly the same may be this one; what others in view read is theirs
             counts = Counter(one for _, n, one in self._readings if n == track.number or n not in boxes)
-            own = counts.pop(track.bare, 0)
+            own = counts.pop(digits, 0)
             if not any(
-                own < _AHEAD * (_LONGER if len(one) > len(track.bare) else 1) * times
-                and rivals(track.bare, one)
+                own < _AHEAD * (_LONGER if len(one) > len(digits) else 1) * times and rivals(digits, one)
                 for one, times in counts.items()
             ):
                 self.said[track.number] = new = _Known(text, track.number, track.box, t)
@@ -148,6 +145,12 @@ class Announcer:
     def forget(self, t: float) -> None:
         """Begin with a new stream at ``t`` seconds: older readings do not count, announced numbers do."""
         self.said, self._readings, self._began = {}, [], t
+
+
+def _beside(a: Box, b: Box) -> bool:
+    """Whether two lines stand side by side, as near as parts of one."""
+    gap, off = (max(b[k] - a[k] - a[k + 2], a[k] - b[k] - b[k + 2]) for k in (0, 1))
+    return 0 <= gap < GAP * max(a[3], b[3]) and off < 0
 
 
 def alike(a: str, b: str) -> bool:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import Settings, View
+from neocog.live.tracks import core
 from neocog.network.lines import ALPHABET
-from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box
 from neocog.vision.finder import SIGNS, normalised
 from neocog.vision.overlay import SURE_P
@@ -69,10 +69,8 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
     _write(out, figures, (8, _LINE - 6), 0.5 * min(1.0, (wide - 32) / width), WHITE)
     if recording:
         cv2.circle(out, (wide - 12, 11), 6, (0, 0, 220), -1, cv2.LINE_AA)
-    lines = zip(view.tracks, view.said, strict=True)
-    numbers = [
-        (track.text, track.bare == bare(said or "")) for track, said in lines if settings.allows(track.text)
-    ]
+    lines = [(one.text, said) for one, said in zip(view.tracks, view.said, strict=True)]
+    numbers = [(text, core(text) == core(said or "")) for text, said in lines if settings.allows(text)]
     (width, height), _ = cv2.getTextSize("  ".join(text for text, _ in numbers) or "0", _FONT, 1.0, 2)
     scale, x = min(0.7 * (top - _LINE) / height, (wide - 16) / width), 8
     for text, known in numbers:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.network.ctc import total
-from neocog.reading.numbers import bare
 from neocog.reading.records import REJECTED, Box, DigitReading
 from neocog.vision.page import around
 
@@ -53,6 +52,11 @@ class Agreement:
         raise UsageError(f"agreement '{text}': {wanted}")
 
 
+def core(text: str) -> str:
+    """A number from its first digit to its last: the edge of a sheet or a finger is often read as a sign."""
+    return re.sub(r"^\D+|\D+$", "", text.replace(" ", "").replace(",", "."))
+
+
 def moved(row: Row, dx: float, dy: float) -> Row:
     """Return a line that has moved by columns and rows."""
     return tuple(replace(c, box=(round(c.box[0] + dx), round(c.box[1] + dy), *c.box[2:])) for c in row)
@@ -61,7 +65,7 @@ def moved(row: Row, dx: float, dy: float) -> Row:
 class Vote:
     """What one frame says of a line: its characters, and how likely texts are by its columns' likelihoods.
 
-    With ``given`` only ``texts`` may occur. Those that are the same when `bare` are one.
+    With ``given`` only ``texts`` may occur. Those of the same `core` are one.
     """
 
     def __init__(
@@ -70,8 +74,8 @@ class Vote:
         self.chars, self._logp, self._known, self.spelt = chars, logp, dict[str, float](), dict[str, str]()
         self.new = True  # False: the frame's line looks as it did when this was read
         for text, value in sorted(texts.items(), key=lambda item: -item[1]):
-            self.spelt.setdefault(bare(text), text)
-            self._known[bare(text)] = float(np.logaddexp(self._known.get(bare(text), -inf), value))
+            self.spelt.setdefault(core(text), text)
+            self._known[core(text)] = float(np.logaddexp(self._known.get(core(text), -inf), value))
         self._all = float(np.logaddexp.reduce(list(texts.values()))) if given else 0.0
         self.leading = sorted(self._known, key=lambda text: -self._known[text])[:_LEADING]
 
@@ -108,7 +112,7 @@ class Track:
     chars: Row = ()  # of the newest frame that alone read what is chosen, moved on with the line
     step: tuple[float, float] = (0.0, 0.0)  # columns and rows by which it moved between the last two frames
     steady: int = 0  # frames for which its text has been complete and the same
-    read: str = ""  # what the newest frame alone read, bare; empty if it did not see the line
+    read: str = ""  # what the newest frame alone read, its `core`; empty if it did not see the line
     reads: int = 0  # how often it was read in all
     votes: tuple[Vote, ...] = ()  # the last n, newest last
     seen: tuple[bool, ...] = ()  # whether the last n frames saw it
@@ -116,14 +120,9 @@ class Track:
     confidence: float = 0.0  # its probability
 
     @property
-    def bare(self) -> str:
-        """Its text but for what is no doubt of it, see `neocog.reading.numbers.bare`."""
-        return bare(self.text)
-
-    @property
     def complete(self) -> bool:
         """Whether there is a text, and no character more is about to come."""
-        return bool(self.text) and len(self.read) <= len(self.bare)
+        return bool(self.text) and len(self.read) <= len(core(self.text))
 
     @property
     def box(self) -> Box:
@@ -179,11 +178,11 @@ class Tracker:
             elif new or not text:
                 text, p = Vote.decide(said)
             read = vote.leading[0] if vote else ""
-            kept = vote is None or (text and read != bare(text) and track.bare == bare(text))
+            kept = vote is None or (text and read != core(text) == core(track.text))
             chars = moved(track.chars, *step) if kept or vote is None else vote.chars
             after = Track(track.number, chars, step, 0, read, track.reads + new, said, seen, text, p)
             if after.complete:
-                same = track.complete and track.bare == after.bare
+                same = track.complete and core(track.text) == core(text)
                 after = replace(after, steady=track.steady + 1 if same else 1)
             if any(seen):
                 alive.append(after)
