@@ -38,6 +38,7 @@ _WIDE = 2  # columns on each side of the middle of a gap in which nothing is rea
 # there, and what digits lose where there is no mark. With 0.5 to 0.85 for the guess 169 or 170 of 200 even
 # cheques and 43 of 48 photographs are read right (experiments.reading.measure).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
+_UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
 _RARE = 0.1  # share of its likelihood that a space has there if digits are close
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
@@ -215,17 +216,20 @@ def _of_strips(
             several = [part for part, one in zip(several, said, strict=True) if one] or several
         for strip, logp in several:
             # times what the finder says: which digit, and where there is none
-            logp, bare_columns = logp.copy(), np.ones(len(logp), np.bool_)
+            logp, unseen = logp.copy(), np.full(len(logp), _UNSEEN_FAR)
             for k in strip.marks:
-                left, wide = marks.boxes[k, 0], marks.boxes[k, 2]
-                edges = np.searchsorted(strip.middle[:, 0], left + wide * np.array([0, 0.25, 0.75, 1]))
-                since, first, last, until = ((edges + BEFORE) // STEP).tolist()
-                bare_columns[since : until + 1] = False
+                left, _, wide, high = marks.boxes[k].tolist()
+                near = _NEAR * high
+                at = left + np.array([-near, 0, wide / 4, 3 * wide / 4, wide, wide + near])
+                edges = (np.searchsorted(strip.middle[:, 0], at) + BEFORE) // STEP
+                before, since, first, last, until, after = edges.tolist()
+                unseen[before : after + 1] = np.minimum(unseen[before : after + 1], _UNSEEN)
+                unseen[since : until + 1] = 0
                 if marks.kinds[k] < 10 and marks.scores[k] >= SCORE:
                     sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
                     guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
                     logp[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
-            logp[bare_columns, :10] -= _UNSEEN
+            logp[:, :10] -= unseen[:, None]
             logp -= np.logaddexp.reduce(logp, axis=1, keepdims=True)
             # a space in a wide gap in which nothing is read; a pattern knows its spaces
             gaps = strip.spaces if reader.automaton is None else ()
