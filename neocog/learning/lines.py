@@ -39,6 +39,7 @@ Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
+_MIN_P = 0.5  # from which a number is printed, as by the line model that ships: `experiments.lines.risk` tells
 HELD_SEED, _BIAS_SEED = 4_000_000_000, 4_050_000_000
 
 
@@ -313,7 +314,7 @@ class LineRun:
             "recipe": "lines", "seed": self.settings.seed, "start": self.network.start, "steps": self.step,
             "data": f"{'; '.join(THANKS[name] for name in learned_from)}. Kept apart: the writers, styles "
                     "and pages that neocog/learning/drawing/held.json names",
-            "learned_from": learned_from, "training": asdict(self.settings),
+            "learned_from": learned_from, "training": asdict(self.settings), "reading": {"min_p": _MIN_P},
             "validation": {name: self.curves[-1][name] for name in ("exact", "cer")} | {"lines": len(texts)},
         }  # fmt: skip
         return replace(model, temperature=temperature, card=card)
