@@ -39,7 +39,7 @@ Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
-_MIN_P = 0.5  # from which a number is printed, as by the line model that ships: `experiments.lines.risk` tells
+_MIN_P = 0.5  # from which a number is printed: what `experiments.lines.risk` says of the model that ships
 HELD_SEED, _BIAS_SEED = 4_000_000_000, 4_050_000_000
 
 
