@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.errors import DeviceError, InputError, NothingToRead, UsageError
+from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from neocog.network.arrays import module_of_device
 from neocog.vision.finder import overlaps
 from tests.support import failing, page, page_file, save_page, tiny_model
@@ -28,6 +28,24 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
     nine = [digit.box for digit in reader.read(tmp_path / "large.png").digits]
     union, _, _ = overlaps(np.float32(boxes), np.float32(nine) / 9)
     assert (np.diag(union) > 0.7).all()
+
+
+def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "two.tif").write_bytes(page_file("12\n0", "345", kind="TIFF"))
+    first, second = reader.read_pages(tmp_path / "two.tif")
+    assert (first.page, first.text, second.page, second.text) == (0, "12\n0", 1, "345")
+    assert (first.source, first.model, first.error) == (str(tmp_path / "two.tif"), reader.model.id, None)
+    assert list(first.ms or ()) == ["decode", "find", "recognise"]
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ModelError):
+        Reader("no-such-model")
+    for options in ({"min_p": 2.0}, {"device": "abacus"}, {"rotate": 45}):
+        with pytest.raises(UsageError):
+            Reader(tiny_model(), **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="shape"):
+        Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
 
 
 def test_pictures_are_taken_one_by_one_and_what_nobody_foresaw_is_a_record(reader, monkeypatch):

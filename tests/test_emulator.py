@@ -39,20 +39,82 @@ def run(tmp_path, emulator):
     return launch
 
 
-def reverse(run, barrier, order, threads=128, blocks=8):
-    x = np.arange(1, threads * blocks + 1, dtype=F32)
-    y, body = np.zeros_like(x), REVERSE.format(barrier=barrier)
-    on = {"threads": threads, "blocks": blocks, "shared": 4 * threads, "machine": Emulator(order=order)}
-    run("const float* x, float* y", body, x, y, **on)
-    return np.array_equal(y, x.reshape(blocks, threads)[:, ::-1].ravel())
+def reverse(run, barrier, order):
+    x = np.arange(1, 1025, dtype=F32)
+    y = np.zeros_like(x)
+    body = REVERSE.format(barrier=barrier)
+    machine = Emulator(order=order)
+    run("const float* x, float* y", body, x, y, threads=128, blocks=8, shared=512, machine=machine)
+    return np.array_equal(y, x.reshape(8, 128)[:, ::-1].ravel())
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_removed_barrier_gives_a_wrong_result(run, order):
     assert reverse(run, "__syncthreads();", order)
     assert not reverse(run, "", order)
-    assert reverse(run, "__syncwarp();", order, 32, 1)
-    assert not reverse(run, "", order, 32, 1)
+    for barrier, right in (("__syncwarp();", True), ("", False)):
+        x, y = np.arange(1, 33, dtype=F32), np.zeros(32, F32)
+        body = REVERSE.format(barrier=barrier)
+        run("const float* x, float* y", body, x, y, shared=128, machine=Emulator(order=order))
+        assert np.array_equal(y, x[::-1]) == right
+
+
+BLOCKS = np.arange(4)[:, None]
+LANES = np.arange(64)  # of two warps
+LOW = LANES % 32
+WORDS = {  # what each thread x of four blocks gets
+    "1000 * blockIdx.x + x + gridDim.x": 1000 * BLOCKS + LANES + 4,
+    "__ballot_sync(0xffffffffu, x % 4 == 1)": 0x22222222,
+    "__shfl_sync(0xffffffffu, x, 5)": LANES - LOW + 5,
+    "__shfl_sync(0xffffffffu, 1.5f * x, 9, 8) * 2": 3 * (LANES // 8 * 8 + 1),
+    "__shfl_xor_sync(0xffffffffu, x, 6)": LANES ^ 6,
+    "x % 32 < 16 ? __shfl_xor_sync(0xffffu, x, 1) : __shfl_xor_sync(0xffff0000u, x, 2)":
+        np.where(LOW < 16, LANES ^ 1, LANES ^ 2),
+}  # fmt: skip
+
+
+def test_words_of_cuda_and_atomics_across_blocks(run):
+    seen = np.zeros((len(WORDS), 4, 64), np.int32)
+    calls = "".join(f"y[{256 * i} + 64 * blockIdx.x + x] = {w};" for i, w in enumerate(WORDS))
+    run("int* y", f"int x = threadIdx.x; {calls}", seen, threads=64, blocks=4)
+    for got, (word, want) in zip(seen, WORDS.items(), strict=True):
+        np.testing.assert_array_equal(got, np.broadcast_to(want, (4, 64)), err_msg=word)
+    sums, counts = np.zeros(1, F32), np.zeros(1, np.int32)
+    body = """atomicAdd(sums, 0.5f);
+    atomicAdd(counts, 1);"""
+    run("float* sums, int* counts", body, sums, counts, threads=64, blocks=50)
+    assert (sums[0], counts[0]) == (1600, 3200)
+
+
+MMA = """
+    int g = threadIdx.x / 4, t = threadIdx.x % 4;
+    u32 p[4], q[2];
+    for (int r = 0; r < 4; r++) p[r] = a[(g + r % 2 * 8) * 8 + t + r / 2 * 4];
+    for (int r = 0; r < 2; r++) q[r] = b[g * 8 + t + r * 4];
+    float sum[4];
+    for (int r = 0; r < 4; r++) sum[r] = d[(g + r / 2 * 8) * 8 + 2 * t + r % 2];
+    CALL(sum, p, q[0], q[1]);
+    for (int r = 0; r < 4; r++) d[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = sum[r];
+"""  # words of a row by row (16, row), of b column by column (8, row)
+
+
+@pytest.mark.parametrize("call", ["mma_half", "mma_tf32"])
+def test_matrix_products_of_a_warp(run, call):
+    random = np.random.default_rng(0)
+    depth = 8 if call == "mma_tf32" else 16
+    a, b = random.normal(size=(16, depth)).astype(F32), random.normal(size=(8, depth)).astype(F32)
+    d = random.normal(size=(16, 8)).astype(F32)
+    if call == "mma_half":
+        stored = [x.astype(np.float16) for x in (a, b)]
+        a, b = (x.astype(F32) for x in stored)
+    else:  # the hardware reads the upper 19 bits
+        stored = [a, b]
+        a, b = ((x.view(np.uint32) & 0xFFFFE000).view(F32) for x in stored)
+    wanted = d + a.astype(np.float64) @ b.T.astype(np.float64)
+    body = MMA.replace("CALL", call)
+    words = [np.ascontiguousarray(x).view(np.uint32) for x in stored]
+    run("const u32* a, const u32* b, float* d", body, *words, d)
+    np.testing.assert_allclose(d, wanted, rtol=1e-5, atol=1e-5)
 
 
 COPIES = """
@@ -72,7 +134,8 @@ COPIES = """
 )
 def test_asynchronous_copies_arrive_at_the_wait(run, wait, arrived):
     source, target = np.arange(256, dtype=F32), np.zeros(256, F32)
-    run("const float* from, float* to", COPIES.format(wait=wait), source, target, shared=1024)
+    body = COPIES.format(wait=wait)
+    run("const float* from, float* to", body, source, target, shared=1024)
     np.testing.assert_array_equal(target[:arrived], source[:arrived])
     assert np.isnan(target[arrived:]).all()
 

@@ -18,11 +18,15 @@ from tests.emulator import Emulator
 from tests.test_cubins import fault
 
 TOLERANCES = {"fp16": 1e-3, "fp32": 3e-6}
-SIZES = {  # B, C, K, H, W, k, p, padding
-    "the paper's": (1, 16, 32, 16, 16, 3, 2, 1), "odd, two pictures": (2, 24, 40, 19, 17, 3, 2, 1),
-    "odd channels and planes": (1, 13, 11, 9, 12, 2, 3, 0), "one tap": (2, 8, 5, 7, 9, 1, 4, 0),
-    "many taps": (1, 8, 8, 15, 14, 11, 2, 2), "large pooling": (1, 16, 33, 21, 22, 5, 4, 3),
-}  # fmt: skip
+#: B, C, K, H, W, k, p, padding
+SIZES = {
+    "the paper's": (1, 16, 32, 16, 16, 3, 2, 1),
+    "odd, two pictures": (2, 24, 40, 19, 17, 3, 2, 1),
+    "odd channels and planes": (1, 13, 11, 9, 12, 2, 3, 0),
+    "one tap": (2, 8, 5, 7, 9, 1, 4, 0),
+    "many taps": (1, 8, 8, 15, 14, 11, 2, 2),
+    "large pooling": (1, 16, 33, 21, 22, 5, 4, 3),
+}
 QUICK = ("odd, two pictures", "odd channels and planes", "large pooling")
 SMALL = Tiling(1, 32, 2, (2, 1))
 TILINGS = (SMALL, Tiling(2, 64, 4, (4, 2)), Tiling(1, 128, 2, (4, 2)), Tiling(4, 64, 2, (4, 1)))
@@ -30,8 +34,10 @@ TILINGS = (SMALL, Tiling(2, 64, 4, (4, 2)), Tiling(1, 128, 2, (4, 2)), Tiling(4,
 
 def reference(x, w, pool, padding):
     """Convolve, then average, in float64."""
-    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    windows = np.lib.stride_tricks.sliding_window_view(full, w.shape[2:], axis=(2, 3))
+    pad = (padding, padding)
+    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pad, pad))
+    k = w.shape[2]
+    windows = np.lib.stride_tricks.sliding_window_view(full, (k, k), axis=(2, 3))
     y = np.einsum("bchwij,kcij->bkhw", windows, w.astype(np.float64))
     rows, columns = y.shape[2] // pool, y.shape[3] // pool
     y = y[:, :, : rows * pool, : columns * pool]
@@ -40,7 +46,8 @@ def reference(x, w, pool, padding):
 
 def operands(sizes, precision, seed=0):
     """x and w."""
-    (b, c, planes, height, width, k, *_), random = sizes, np.random.default_rng(seed)
+    b, c, planes, height, width, k, _, _ = sizes
+    random = np.random.default_rng(seed)
     pair = random.normal(size=(b, c, height, width)), random.normal(size=(planes, c, k, k))
     return [a.astype(DTYPES[precision]) for a in pair]
 
@@ -56,9 +63,10 @@ def error(sizes, precision, machine, tiling, seed=0):
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
-@pytest.mark.parametrize(("name", "precision"), thinned(
-    [*product(SIZES, ["fp16"]), ("odd, two pictures", "fp32")], lambda name, _: name in QUICK
-))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    thinned([*product(SIZES, ["fp16"]), ("odd, two pictures", "fp32")], lambda name, _: name in QUICK),
+)
 def test_sizes_and_precisions(emulator, name, precision):
     assert error(SIZES[name], precision, emulator, SMALL) < TOLERANCES[precision]
 
@@ -67,10 +75,14 @@ def test_float32_is_summed_short(emulator):
     assert error((1, 256, 32, 8, 8, 3, 2, 1), "fp32", emulator, SMALL) < 1e-6
 
 
-@pytest.mark.parametrize(("order", "tiling"), thinned(
-    product(("forward", "reversed", 7), TILINGS),
-    lambda order, tiling: tiling in TILINGS[:2] and (order != 7 or tiling == SMALL),
-), ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("order", "tiling"),
+    thinned(
+        product(("forward", "reversed", 7), TILINGS),
+        quick=lambda order, tiling: tiling in TILINGS[:2] and (order != 7 or tiling == SMALL),
+    ),
+    ids=str,
+)
 def test_tilings_in_any_order(order, tiling):
     machine = uncleared(Emulator(order=order))
     assert error((3, 40, 40, 19, 20, 3, 2, 1), "fp16", machine, tiling) < TOLERANCES["fp16"]
@@ -116,15 +128,16 @@ def test_wrong_use_is_told_in_a_line(x, w, pool, message):
 
 
 def test_a_tiling_is_found_for_every_shape():
-    def found(precision, k, pool, arch):
-        return candidates(Shape(64, 512, 512, 16, 16, k, pool, precision), arch, 132)
+    def shape(precision, k, pool):
+        return Shape(batch=64, channels=512, planes=512, out_height=16, out_width=16, kernel=k, pool=pool,
+                     precision=precision)  # fmt: skip
 
     for k, pool in product(range(1, 12), (2, 3, 4)):
-        assert all(t.threads <= 1024 for t in found("fp16", k, pool, 90))
+        assert all(t.threads <= 1024 for t in candidates(shape("fp16", k, pool), 90, 132))
     with pytest.raises(UsageError, match=r"needs 8\.0"):
-        found("fp16", 3, 2, 75)
+        candidates(shape("fp16", 3, 2), 75, 68)
     with pytest.raises(UsageError, match="11x11 with pooling 4 does not fit"):
-        found("fp32", 11, 4, 89)
+        candidates(shape("fp32", 11, 4), 89, 128)
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -229,8 +242,36 @@ def test_without_a_gpu_one_line_says_so(monkeypatch):
 def test_on_the_device(precision, name):
     import cupy
 
-    (x, w), (pool, padding) = operands(SIZES[name], precision), SIZES[name][-2:]
+    sizes = SIZES[name]
+    x, w = operands(sizes, precision)
+    pool, padding = sizes[-2:]
     want = reference(x, w, pool, padding)
     x, w = cupy.asarray(x), cupy.asarray(w)
     got = cupy.asnumpy(conv_avgpool(x, w, pool, padding=padding, precision=precision))
     assert np.abs(got - want).max() < TOLERANCES[precision] * np.abs(want).max()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", TOLERANCES)
+def test_every_contender_on_the_device_beside_pytorch(precision):
+    import cupy
+
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from neocog.cuda.launcher import gpu
+
+    machine, function, wrong = gpu(0), torch.nn.functional, []
+    for batch in (1, 9):
+        x, w = operands((batch, 136, 264, 33, 35, 3, 2, 1), precision)
+        x64, w64 = (torch.from_numpy(np.asarray(n, np.float64)).cuda() for n in (x, w))
+        want = function.avg_pool2d(function.conv2d(x64, w64, padding=1), 2).cpu().numpy()
+        x, w = cupy.asarray(x), cupy.asarray(w)
+        more = {"padding": 1, "precision": precision, "machine": machine}
+        first = ConvAvgPool(w, 2, **more)
+        found = first.shape(first.stored(x).shape)
+        for tiling in candidates(found, machine.arch, machine.processors)[:12]:
+            layer = ConvAvgPool(w, 2, tiling=tiling, **more)
+            for _ in range(3):  # a race need not show at once
+                off = np.abs(cupy.asnumpy(layer(x)) - want).max() / np.abs(want).max()
+                if not off < TOLERANCES[precision]:
+                    wrong.append(f"{tiling.words()}: {off:.1e}")
+    assert not wrong

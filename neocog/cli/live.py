@@ -79,7 +79,7 @@ def live(
     surest = max(Rules().min_p, min_p or 0.0)
     settings = Settings(
         agreement=agreement, pattern=expected, length=length,
-        rules=Rules(evidence=0.0, min_p=surest) if pattern or length else Rules(min_p=surest),
+        rules=Rules(evidence=0.0, min_p=max(0.5, surest)) if pattern or length else Rules(min_p=surest),
         replay_fps=replay_fps, pace=not headless, rotate=rotate, mirror=mirror,
         every_view=headless and not (frames.live or replay_fps),
     )  # fmt: skip

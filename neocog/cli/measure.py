@@ -87,9 +87,9 @@ def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> list[
     if as_json:
         print(to_json({**facts, "model": reader.model.id, "device": reader.engine.device}))
         return []
-    n, accuracy = facts["n"], facts["accuracy"]
+    n, right = facts["n"], sum(row[digit] for digit, row in enumerate(facts["confusion"]))
     print(f"{digits.name}: {n} digits read by {reader.model.id} in {facts['seconds']:.1f} s")
-    print(f"accuracy {100 * accuracy:.2f} %   ({n - round(accuracy * n)} wrong)")
+    print(f"accuracy {100 * facts['accuracy']:.2f} %   ({n - right} wrong)")
     print("\nwritten  read as" + "".join(f"{answer:>5}" for answer in [*range(10), "none"])[3:])
     for digit, row in enumerate(facts["confusion"]):
         print(f"{digit:>7}  " + "".join(f"{count or '.':>5}" for count in row))

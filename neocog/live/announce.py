@@ -17,7 +17,7 @@ from neocog.vision.finder import SIGNS
 from neocog.vision.strips import GAP
 
 # frames for which a text must have been agreed on: usually, if it is like one that was announced, and if it
-_HOLD, _DOUBTFUL, _PART = 5, 10, 40  # may be a part of a number (20: 14 wrong instead of 7)
+_HOLD, _DOUBTFUL, _PART = 5, 10, 40  # may be a part of a number at 30 a second (20: 14 wrong instead of 8)
 _READS = 2  # how often its line must have been read, once more if there is a doubt
 _AGAIN = 2.0  # seconds for which readings count, and announced numbers are doubts
 _LEFT = 0.5  # seconds out of view after which a number is new
@@ -25,6 +25,7 @@ _APART = 1.0  # heights of its line; what is farther away is another one
 _AHEAD = 2.0  # times as often as any other reading of its line a text must have been read, or it is disputed
 _BORDER = 0.1  # share of digits' height nearer than which they are at the border, if less than `nearest`
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
+_EDGES = SIGNS.replace("/", "")  # what a sheet's edge is read as; a 1 that is cut off is read as a slash
 _RIVAL = 3  # readings of one line are rivals that do, or of which one has the other in it
 _LEAST = 3  # and have at least so many
 _LONGER = 2  # a reading with more digits counts so often: a mark is missed more easily than made up
@@ -122,7 +123,7 @@ class Announcer:
             if not sure or p < rules.min_p:
                 continue
             gaps = ((min(x - left, y - top, left + wide - x - w, top + high - y - h), h)
-                    for x, y, w, h in (one.box for one in track.chars if one.char not in SIGNS))  # fmt: skip
+                    for x, y, w, h in (one.box for one in track.chars if one.char not in _EDGES))  # fmt: skip
             if any(gap < max(1.0, min(_BORDER * h, nearest)) for gap, h in gaps):  # it may be cut off there
                 continue
             again = any(alike(digits, core(k.text)) for k in self._known if k.t >= self._began)

@@ -79,10 +79,10 @@ def page_lines(reader: PageReader, page: Page) -> tuple[list[TextLine], int, int
     looked = time.perf_counter()
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
-    # long numbers that are few or likely to be wrong: another way up may read better
+    # long numbers that are likely to be wrong, or few of digits that look unlikely: another way up may be better
     count, right = _worth(lines)
-    digits = np.count_nonzero((found.kinds < 10) & (found.scores >= SCORE))
-    if reader.rotate is None and (right <= _UPRIGHT * count or 2 * count < digits):
+    few = 2 * count < np.count_nonzero((found.kinds < 10) & (found.scores >= SCORE)) and seen(found) < 0
+    if reader.rotate is None and (right <= _UPRIGHT * count or few):
         turn, tie = best_turn(reader, grey, found)
         if turn:
             grey = turned(grey, turn)

@@ -43,26 +43,52 @@ class Reader:
 
     `read` and `read_pages` decode in this process: headers are checked, but nothing bounds the time or
     memory of what decodes a picture. Strangers' files are better read by `read_many`, or ``neocog read``.
-    ModelError if the model or the finder is missing or broken, DeviceError if the device is not there,
-    UsageError if an option makes no sense, or the card's table does not bear ``max_error``.
 
-    model: Name of a shipped model, a model file, or a loaded model; ``neocog-lines`` by default. A line
+    Parameters
+    ----------
+    model : str, Path, Model or LineModel, optional
+        Name of a shipped model, a model file, or a loaded model; ``neocog-lines`` by default. A line
         model reads whole numbers with their signs; a digit model reads pages box by box.
-    device: Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or ``"cuda:N"``.
-    precision, plan: As :func:`neocog.reading.device.open_engine`.
-    min_p: Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
-    max_error: Largest share of the printed numbers that may be wrong, e.g. 0.02; the threshold comes from
-        the table in the card of the line model. Not for digit models, which read no whole numbers.
-    batch: Digits per pass of the network, as many as the device likes by default.
-    finder: A finder's file, or a loaded one; the shipped one by default.
-    pattern: What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read a line,
-        the likeliest that looks so is taken, unless it is far less likely than another.
-    rotate: Degrees clockwise, 0, 90, 180 or 270, by which pages are turned; found out by default.
-    long_side: Pixels to which larger pictures are reduced, 8192 by default, or ``"full"``: not at all.
-    mirror: Pages are mirrored left to right before they are read.
-    digits_only: Leave signs and spaces out of the text.
-    valid: A file of the numbers that may occur, one a line, or these numbers.
+    device : str
+        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (the first GPU) or
+        ``"cuda:N"``.
+    precision, plan : str, optional
+        As :func:`neocog.reading.device.open_engine`.
+    min_p : float, optional
+        Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
+    max_error : float, optional
+        Largest share of the printed numbers that may be wrong, e.g. 0.02; the threshold comes from the
+        table in the card of the line model. Not for digit models, which read no whole numbers.
+    batch : int, optional
+        Digits per pass of the network, as many as the device likes by default.
+    finder : str, Path or FinderModel, optional
+        A finder's file; the shipped one by default.
+    pattern : str, optional
+        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read a line, the
+        likeliest that looks so is taken, unless it is far less likely than another.
+    rotate : int, optional
+        Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
+        it is not given.
+    long_side : int or "full", optional
+        Pixels to which the long side of larger pictures is reduced; 8192 by default, of ``"full"`` none.
+    mirror : bool
+        Pages are mirrored left to right before they are read.
+    digits_only : bool
+        Leave signs and spaces out of the text.
+    valid : str, Path or iterable of str, optional
+        A file of the numbers that may occur, one a line, or these numbers.
 
+    Raises
+    ------
+    ModelError
+        If the model or the finder is missing or broken.
+    UsageError
+        If the thresholds make no sense, or the card's table does not bear ``max_error``.
+    DeviceError
+        If the device is not there.
+
+    Examples
+    --------
     >>> from neocog import Reader                                       # doctest: +SKIP
     >>> Reader().read("photo.jpg").text                                 # doctest: +SKIP
     '07946'
@@ -157,9 +183,17 @@ class Reader:
     def read(self, picture: "Picture | Iterable[Picture]") -> PageReading | list[PageReading]:
         """Read the first page of a picture, or of each of several.
 
-        A picture is a file or its http(s) address, its bytes, or a file that is open; a PIL image; or pixels
-        (H, W) or (H, W, 3) in RGB order, uint8. Of several, one that cannot be decoded gives a record with
-        its ``error``; of a single one it is an InputError, whose text begins with its name.
+        Parameters
+        ----------
+        picture : str, Path, bytes, binary file, PIL image, ndarray, or an iterable of them
+            A picture file or its http(s) address, its bytes, or a file that is open; or pixels
+            (H, W) or (H, W, 3) in RGB order, uint8. Of several, one that cannot be decoded gives a
+            record with its ``error``.
+
+        Raises
+        ------
+        InputError
+            If the one picture cannot be decoded; the text begins with its name.
         """
         single = isinstance(picture, str | bytes | Path | np.ndarray) or hasattr(picture, "read")
         if isinstance(picture, Iterable) and not single:
