@@ -89,6 +89,11 @@ def test_the_command_refuses(data, tmp_path, words, message, code):
     assert not any(tmp_path.iterdir())
 
 
+def test_the_largest_seed_is_told_in_the_words_of_typer(data, tmp_path):
+    result = train(data, tmp_path / "m.safetensors", "--seed", 2**32)
+    assert (result.exit_code, "4294967295" in result.stderr) == (2, True)
+
+
 def test_the_command_goes_on_from_a_model_with_several_sets(data, first, tmp_path):
     start, more = load_model(first[0]), ["--last", "--marks", 0.25, "--lean", 1, "--data", f"{data}:2.5"]
     model, said = learned(data, tmp_path / "m.safetensors", "--start", first[0], *QUICK, *more)
