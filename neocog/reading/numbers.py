@@ -79,9 +79,9 @@ def page_lines(reader: PageReader, page: Page) -> tuple[list[TextLine], int, int
     looked = time.perf_counter()
     lines, left_out = read_lines(reader, grey, found)
     spent = time.perf_counter() - looked
-    # long numbers that are likely to be wrong, or few of digits that look unlikely: is another way up better?
+    # long numbers that are likely to be wrong, or hold few of the digits: another way up may read better
     count, right = _worth(lines)
-    few = 2 * count < np.count_nonzero((found.kinds < 10) & (found.scores >= SCORE)) and seen(found) < 0
+    few = 2 * count < np.count_nonzero((found.kinds < 10) & (found.scores >= SCORE))
     if reader.rotate is None and (right <= _UPRIGHT * count or few):
         turn, tie = best_turn(reader, grey, found)
         if turn:
