@@ -104,9 +104,10 @@ def draw_page(
         marks, inner = _lying(marks, quarters, wide, high), np.rot90(inner, quarters)
         high, wide = inner.shape
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
-        wide, high = int(wide * factor), int(high * factor)
-        inner = np.asarray(cv2.resize(inner, (wide, high), interpolation=cv2.INTER_CUBIC), np.uint8)
-        marks[:, 1:] *= factor
+        size = int(wide * factor), int(high * factor)
+        inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+        marks[:, 1:] *= np.tile(np.array(size) / (wide, high), 2)
+        wide, high = size
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
     anchored = bool(quarters) or not (layout in _NEW or hand.segmented)
     return Page(np.asarray(whole, np.uint8), marks, (high, wide), anchored)
