@@ -35,8 +35,8 @@ _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, w
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
 _WIDE = 2  # columns on each side of the middle of a gap in which nothing is read
 # Weights, in log likelihood of a column, of the finder's guess among ten digits, of its log odds that one is
-# there, and what digits lose where there is no mark. With 0.5 to 0.85 for the guess 169 or 170 of 200 even
-# cheques and 43 of 48 photographs are read right (experiments.reading.measure).
+# there, and what digits lose where there is no mark. With 0.7 for the guess 163 of 200 even cheques and 44 of
+# 48 photographs are read right, with 0.5 161 and 44 (experiments.reading.measure, photos,strings:even).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
 _UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
 _RARE = 0.1  # share of its likelihood that a space has there if digits are close
