@@ -3,16 +3,20 @@
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from unittest.mock import Mock
 
 import pytest
 
 from neocog.cuda import compiler
 from neocog.cuda.compiler import build
-from neocog.cuda.kernel import Kernel
-from neocog.errors import DeviceError
-from tests.cuda_support import ARCHITECTURES, PRECISIONS, SHIPPED, all_kernels
+from neocog.cuda.kernel import PRECISIONS, Kernel
+from neocog.cuda.plan import STAGES, VERSIONS, Shelf, plan_of
+from neocog.errors import DeviceError, UsageError
+from neocog.network.model import load_model
+from tests.cuda_support import ARCHITECTURES, SHARED, SHIPPED, machine
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
@@ -23,6 +27,21 @@ CASES = [
     (86, "fp16", 64, True), (89, "fp16", 8, True), (90, "fp16", 256, True), (100, "fp32", 256, True),
     (120, "fp32", 64, True),
 ]  # fmt: skip
+
+
+def kernels_of(model, precisions, batches, arch, *, usual):
+    """Return each kernel that a step of a shipped model uses, or only what the default plan takes."""
+    found = dict[Kernel, None]()
+    for precision, stage in product(precisions, STAGES):
+        shelf = Shelf(machine(arch), load_model(model), precision)
+        steps = shelf.choose(plan_of("default", precision), 8, stages=[stage]) if usual else []
+        for version in () if usual else VERSIONS[stage]:
+            with suppress(UsageError, DeviceError):  # a version that does not do this layer or precision
+                steps.append(shelf.step(stage, version))
+        for step, batch in product(steps, batches):
+            with suppress(UsageError, DeviceError):
+                found |= dict.fromkeys(step.kernels(batch))
+    return [kernel for kernel in found if kernel.runs_on(arch) and kernel.shared <= SHARED[arch] * 1024]
 
 
 def fault(kernel, arch):
@@ -50,7 +69,7 @@ def figures(kernel, built):
       for model in SHIPPED for arch in ARCHITECTURES),
 ])  # fmt: skip
 def test_kernels_build_within_their_registers(arch, model, precisions, batches, usual):
-    kernels = list(all_kernels((model,), precisions, batches, arch, usual=usual))
+    kernels = kernels_of(model, precisions, batches, arch, usual=usual)
     assert kernels
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [text for text in pool.map(lambda kernel: fault(kernel, arch), kernels) if text]
@@ -76,21 +95,30 @@ def builds(tmp_path):
     return sorted((tmp_path / "builds").iterdir())
 
 
-def test_a_build_is_made_once(kernel, tmp_path, monkeypatch):
+def test_a_build_is_made_once_and_again_where_it_is_damaged(kernel, tmp_path, monkeypatch):
+    with ThreadPoolExecutor(4) as pool:  # several at once
+        several = {built.cubin for built in pool.map(lambda _: build(kernel, 80), range(8))}
     first = build(kernel, 80)
+    assert several == {first.cubin}
     assert first.cubin[:4] == b"\x7fELF"
     found = figures(kernel, first)
     assert 0 < found.pop("registers") < 64
     assert found == {"spills": 0, "stack": 0, "shared": 128}
     assert "sm_80" in first.log
-    assert len(builds(tmp_path)) == 1
+    (path,) = builds(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(compiler, "_compile", None)
         assert build(kernel, 80) == first
+    data = path.read_bytes()
+    for damaged in (data[: len(data) // 2], b"", data[:-9] + data[-8:], data[:90] + b"?" + data[91:]):
+        path.write_bytes(damaged)
+        assert build(kernel, 80).cubin == first.cubin
+        assert compiler.load(path.name) is not None
     for change in ({"arch": 90}, {"arch": "sm_90a"}, {"arch": 80, "defines": (("MORE", 1),)}):
         before = len(builds(tmp_path))
         build(kernel, **change)
         assert len(builds(tmp_path)) == before + 1
+    assert b".target sm_" in build(kernel, 999).cubin  # PTX for a GPU newer than NVRTC
     (tmp_path / "more.cuh").write_text("#define FACTOR 3\n")
     assert build(kernel, 80).cubin != first.cubin
     (tmp_path / "file").write_text("")
@@ -98,34 +126,17 @@ def test_a_build_is_made_once(kernel, tmp_path, monkeypatch):
     assert build(kernel, 80).cubin
 
 
-def test_a_damaged_build_is_made_again(kernel, tmp_path):
-    first = build(kernel, 80)
-    (path,) = builds(tmp_path)
-    data = path.read_bytes()
-    for damaged in (data[: len(data) // 2], b"", data[:-9] + data[-8:], data[:90] + b"?" + data[91:]):
-        path.write_bytes(damaged)
-        assert build(kernel, 80).cubin == first.cubin
-        assert compiler.load(path.name) is not None
-
-
 def test_where_builds_lie(monkeypatch, tmp_path):
-    for name in ("NEOCOG_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert compiler.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
+    monkeypatch.delenv("NEOCOG_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiler.cache_folder() == tmp_path / "neocog" / "cubins"
     monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compiler.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
     monkeypatch.setattr(compiler.Path, "home", Mock(side_effect=RuntimeError))  # a folder of the process
     assert compiler.load("x") is None
     compiler.store("x", b"y")
     assert compiler.load("x") == b"y"
-
-
-def test_several_at_once(kernel):
-    with ThreadPoolExecutor(4) as pool:
-        assert len({built.cubin for built in pool.map(lambda _: build(kernel, 80), range(8))}) == 1
-    assert b".target sm_" in build(kernel, 999).cubin  # PTX for a GPU newer than NVRTC
 
 
 @pytest.mark.parametrize(("kernel_change", "arch", "message"), [
@@ -145,5 +156,5 @@ def test_headers_that_lie_about_are_not_taken(tmp_path, monkeypatch):
     (tmp_path / "platform.cuh").write_text("#error not this one")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "cache"))
-    kernel = next(iter(all_kernels(("neocog-small",), ("fp16",), (8,), 90, usual=True)))
-    assert fault(kernel, 90) is None
+    kernels = kernels_of("neocog-small", ("fp16",), (8,), 90, usual=True)
+    assert fault(kernels[0], 90) is None

@@ -15,18 +15,18 @@ from neocog.cuda.finder_network import FinderNetwork
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
+from neocog.network.registry import models_dir
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
 from neocog.vision.finder_model import FinderModel, load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
-from tests.cuda_support import MODELS
 from tests.emulator import Emulator
 from tests.support import failing
 from tests.test_cubins import fault
 
-SHIPPED = MODELS / "finder.safetensors"
+SHIPPED = models_dir() / "finder.safetensors"
 SAMPLES = Path(__file__).resolve().parent.parent / "data" / "samples"
 #: Largest error of a map, as a share of its strongest response: every map on the way and every
 #: weight is rounded to a half, by 2^-11 of itself.
@@ -37,8 +37,7 @@ CLEAR = 0.15
 
 def graph_of(seed=0):
     """Every operation, and what the kernels make one launch of."""
-    rng = np.random.default_rng(seed)
-    g = Graph()
+    rng, g = np.random.default_rng(seed), Graph()
 
     def conv(x, k, n, side, **how):
         per_group = k // how.get("groups", 1)
@@ -94,7 +93,7 @@ def network_of(machine, g):
 @pytest.mark.parametrize("order", ["forward", 11])
 @pytest.mark.usefixtures("emulator")
 def test_every_operation_on_pictures_of_several_sizes(order):
-    g, emulator = graph_of(), Emulator(order=order)
+    g, emulator, start = graph_of(), Emulator(order=order), 0
     network = network_of(emulator, g)
     assert len(network.steps) < len(g.nodes) * 0.6
     sides = [(32, 80), (16, 32), (16, 16)]
@@ -105,7 +104,6 @@ def test_every_operation_on_pictures_of_several_sizes(order):
     for launch in launches:
         emulator.launch(launch)
     assert not maps[:, 30:].any()
-    start = 0
     for picture in pictures:
         h, w = (side // 4 for side in picture.shape)
         got = maps[start : start + h * w, :30].reshape(h, w, 30).transpose(2, 0, 1)
@@ -124,8 +122,7 @@ def launch_of(frame, name):
 ])  # fmt: skip
 @pytest.mark.usefixtures("emulator")
 def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
-    emulator = Emulator(order=order)
-    settings = FinderSettings(long_side=long_side, largest=60)
+    emulator, settings = Emulator(order=order), FinderSettings(long_side=long_side, largest=60)
     grey = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
     grey[:, : shape[1] // 3] = 200
     frame = Frame(network_of(emulator, last_only()), shape, settings)
@@ -135,20 +132,18 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
             emulator.launch(launch)
     levels, _, greys, x, count = launch_of(frame, "normalise").args
     assert count[0] == 0
-    before, wanted = grey, []
-    factors = cpu.sizes(shape, settings)
+    before, (shapes, padded) = grey, level_shapes(shape, settings)
     for row, (h, w), (rows, columns), factor in zip(
-        levels, *level_shapes(shape, settings), factors, strict=True
+        levels, shapes, padded, cpu.sizes(shape, settings), strict=True
     ):
         now = resized(before, (h, w)) if factor < 1 else grey
-        got = greys[row[0] : row[0] + h * w].reshape(h, w)
-        assert np.abs(got.astype(int) - now).max() <= 1  # OpenCV's own last bit differs
+        before = greys[row[0] : row[0] + h * w].reshape(h, w)
+        assert np.abs(before.astype(int) - now).max() <= 1  # OpenCV's own last bit differs
         seen = x[row[5] : row[5] + rows * columns].reshape(rows, columns)
-        wanted = cpu.normalised(got)
+        wanted = cpu.normalised(before)
         assert np.abs(seen[:h, :w] - wanted).max() <= 2e-3 * max(1, np.abs(wanted).max())
         assert not seen[h:].any()
         assert not seen[:, w:].any()
-        before = got
 
 
 def resized(grey, shape):
@@ -167,20 +162,15 @@ def last_only():
 @pytest.mark.parametrize(("most", "order"), [(7, "forward"), (800, "reversed"), (800, 5)])
 @pytest.mark.usefixtures("emulator")
 def test_marks_are_those_of_the_cpu(most, order):
-    emulator = Emulator(order=order)
-    settings = FinderSettings(largest=60, most=most)
-    shape = (100, 200)
+    emulator, shape, settings = Emulator(order=order), (100, 200), FinderSettings(largest=60, most=most)
     frame = Frame(network_of(emulator, last_only()), shape, settings)
     maps = launch_of(frame, "peaks").args[2]
     maps[...] = np.random.default_rng(3).normal(size=maps.shape) * 0.8
     maps[:, :2] -= 2.0
     shapes, padded = level_shapes(shape, settings)
-    found, start = [], 0
-    for rows, columns in padded:
-        size = rows * columns // 16
-        level = maps[start : start + size, :30].reshape(rows // 4, columns // 4, 30)
-        found.append(cpu.decode(level.transpose(2, 0, 1), settings))
-        start += size
+    levels = np.split(maps[:, :30], np.cumsum([rows * columns // 16 for rows, columns in padded])[:-1])
+    found = [cpu.decode(level.reshape(rows // 4, columns // 4, 30).transpose(2, 0, 1), settings)
+             for level, (rows, columns) in zip(levels, padded, strict=True)]  # fmt: skip
     whole = cpu.joined(found, shapes, shape, settings)
     alone = cpu.merged(whole, settings)
     wanted = cpu.agreed(alone, cpu.the_best(whole, most))
@@ -195,11 +185,10 @@ def test_marks_are_those_of_the_cpu(most, order):
         np.testing.assert_allclose(getattr(got, part), getattr(wanted, part), rtol=1e-5, atol=near)
 
 
-def page():
+def sample(name, shape):
     import cv2
 
-    grey = cv2.imread(str(SAMPLES / "note.jpg"), cv2.IMREAD_GRAYSCALE)
-    return resized(np.asarray(grey), (120, 160))
+    return resized(np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE)), shape)
 
 
 def agree(got, wanted, bound=0.02):
@@ -246,14 +235,15 @@ def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
     monkeypatch.setattr(faked, "_network", FinderNetwork(faked._gpu, model.nodes, model.tensors))
     monkeypatch.setattr(faked, "find", lambda grey, how: sizes.append(grey.shape) or at_once(grey, how))
     grey = np.full((90, 400), 210, np.uint8)
-    grey[40:70, 200:260] = resized(page()[20:100], (30, 60))
+    page = sample("note.jpg", (120, 160))
+    grey[40:70, 200:260] = resized(page[20:100], (30, 60))
     got, on_cpu = search(grey, faked), open_finder(model)
     assert len(got) > 10
     assert sizes == [(45, 200), (90, 368), (148, 192)]
     agree(got, search(grey, on_cpu), 2e-3)
     for fine in (56.0, math.inf):  # some parts of it, or all sizes at once
         small = FinderSettings(small=0, largest=80, overlap=0.5, fine=fine)  # two marks share 0.400 of theirs
-        agree(find(page(), faked, small), find(page(), on_cpu, small), 5e-3)
+        agree(find(page, faked, small), find(page, on_cpu, small), 5e-3)
 
 
 def test_a_finder_on_a_gpu_is_opened_when_it_is_asked_in_whatever_process(faked, monkeypatch):
@@ -279,7 +269,6 @@ def test_the_finder_beside_an_engine_is_on_its_gpu_if_that_can(monkeypatch, arch
 
 def test_what_fails_on_the_device_is_one_line(faked, monkeypatch):
     fail = failing(cuda_fake.CUDAError("no\nmore"))
-    monkeypatch.setattr(cuda_fake, "_copy", fail)
     monkeypatch.setattr(faked._gpu.xp.cuda.runtime, "memcpyAsync", fail)
     with pytest.raises(DeviceError, match=r"failed: no$"):
         faked.find(np.zeros((20, 20), np.uint8), FinderSettings())
@@ -305,8 +294,7 @@ def test_a_network_that_the_kernels_do_not_know_is_refused(change):
 @pytest.mark.parametrize("arch", [80, 90, 120])
 def test_kernels_build_within_their_registers(arch, nvrtc):
     frame = Frame(network_of(Emulator(), graph_of()), (100, 200), FinderSettings())
-    faults = [fault(kernel, arch) for kernel in {launch.kernel for launch in frame.launches}]
-    assert not any(faults), faults
+    assert not any(fault(kernel, arch) for kernel in {launch.kernel for launch in frame.launches})
 
 
 @pytest.mark.gpu
@@ -321,15 +309,14 @@ def test_the_gpu_answers_as_the_equations():
 @pytest.mark.gpu
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
 @pytest.mark.parametrize("shape", [(480, 640), (720, 1280), (333, 517)])
-def test_the_gpu_finds_what_the_cpu_finds(shape):
-    model = load_finder(SHIPPED)
-    on_gpu, on_cpu = open_finder(model, device="cuda"), open_finder(model)
-    for name in ("note.jpg", "phone.jpg"):
-        import cv2
+@pytest.mark.parametrize("name", ["note.jpg", "phone.jpg"])
+def test_the_gpu_finds_what_the_cpu_finds(shape, name):
+    import cv2
 
-        grey = np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE))
-        grey = np.asarray(cv2.resize(grey, shape[::-1]))
-        wanted = find(grey, on_cpu, FinderSettings(fine=math.inf))
-        for _ in range(3):  # without a graph, as one, and again
-            agree(find(grey, on_gpu, FinderSettings(fine=math.inf)), wanted)
-        agree(search(grey, on_gpu), search(grey, on_cpu))
+    model, settings = load_finder(SHIPPED), FinderSettings(fine=math.inf)
+    on_gpu, on_cpu = open_finder(model, device="cuda"), open_finder(model)
+    grey = np.asarray(cv2.resize(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE), shape[::-1]))
+    wanted = find(grey, on_cpu, settings)
+    for _ in range(3):  # without a graph, as one, and again
+        agree(find(grey, on_gpu, settings), wanted)
+    agree(search(grey, on_gpu), search(grey, on_cpu))

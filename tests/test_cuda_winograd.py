@@ -11,7 +11,7 @@ from experiments.gpu.interpret import read
 from experiments.network.ours import stored
 from neocog.cuda import winograd
 from neocog.cuda.kernel import layouts, up
-from neocog.cuda.winograd import Convolution, Shape, Split, WinogradS, best_tile, transform_filters, uniform
+from neocog.cuda.winograd import Convolution, Shape, Split, WinogradS, best_tile, uniform
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, responses, sparse
 from tests.cuda_support import emulated, first, thinned
@@ -33,12 +33,10 @@ def relative(y, r):
 
 def run(plan, x, w, *, machine=None):
     """Launch the plan in the emulator on poisoned buffers; the planes that are real."""
-    machine = machine or Emulator()
-    size, batch = plan.shape.out, len(x)
+    machine, size, batch = machine or Emulator(), plan.shape.out, len(x)
     y = np.full((batch, size, size, plan.shape.planes), np.nan, np.float32)
     scratch = {name: np.full(n, np.nan, kind) for name, (n, kind) in plan.scratch(batch).items()}
-    u = plan.filters(w)
-    for launch in plan.launches(batch, x, u, y, scratch, machine.processors):
+    for launch in plan.launches(batch, x, plan.filters(w), y, scratch, machine.processors):
         machine.launch(launch)
     assert not y[..., len(w) :].any()
     return y[..., : len(w)]
@@ -67,21 +65,12 @@ def test_the_transforms_are_exact(m, r):
 def test_the_s_layers_take_a_quarter_of_the_multiplications():
     for sizes, m, wanted in (((3, 3, 1), 2, 25), ((3, 3, 1), 4, 16), ((4, 3), 4, 169 / 16)):
         assert Split(7, sizes).per_output(m) == wanted
-    layers = ((6, 38, 16 * 26), (6, 22, 26 * 78), (9, 5, 78 * 70))
-    direct = sum(size**2 * k**2 * pairs for k, size, pairs in layers)
-    best = 0.0
+    layers, direct, best = ((6, 38, 16 * 26), (6, 22, 26 * 78), (9, 5, 78 * 70)), 0, 0.0
     for k, size, pairs in layers:
-        split = uniform(k)
-        best += split.per_output(best_tile(split, size), size) * size**2 * pairs
+        direct += size**2 * k**2 * pairs
+        best += uniform(k).per_output(best_tile(uniform(k), size), size) * size**2 * pairs
     assert best_tile(uniform(9), 5) == 5
     assert direct / best > 3.7
-
-
-@pytest.mark.parametrize("kernel", range(3, 26))
-def test_every_filter_from_3_to_25_is_split(kernel):
-    split = uniform(kernel)
-    assert sum(g.size * g.count for g in split.groups) - kernel in (0, 1, 2)
-    assert len(transform_filters(np.ones((kernel, kernel, 1)), split, 3)) == 25 * split.groups[0].count ** 2
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -124,9 +113,8 @@ def test_convolutions_of_every_kind(sizes, m, size, channels, planes, batch, ope
 def test_float32_products_spill_nothing(arch, block, monkeypatch):
     monkeypatch.setattr(Convolution, "block", lambda *_: block)
     plan = Convolution(Shape(7, 34, 96, 192), Split(7, (4, 3)), 4, "tf32x3")
-    nothing = dict.fromkeys(plan.scratch(1))
-    kernels = [launch.kernel for launch in plan.launches(1, None, None, None, nothing, 132)]
-    assert [fault(kernel, arch) for kernel in kernels] == [None] * len(kernels)
+    launches = plan.launches(1, None, None, None, dict.fromkeys(plan.scratch(1)), 132)
+    assert not any(fault(launch.kernel, arch) for launch in launches)
 
 
 # -- steps -----------------------------------------------------------------------------------------

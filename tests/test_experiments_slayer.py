@@ -13,10 +13,11 @@ from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults
 from experiments.slayer.inputs import SIZES, STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.errors import UsageError
+from neocog.network.model import load_model
 from neocog.network.u0 import made_digits
 from tests import cuda_fake
 from tests.cuda_maps import error_of, excitable_model
-from tests.cuda_support import ARCHITECTURES, machine, shipped, thinned
+from tests.cuda_support import ARCHITECTURES, machine, thinned
 from tests.emulator import Emulator
 from tests.support import tiny_model
 from tests.test_cubins import fault
@@ -88,7 +89,7 @@ def test_kernels_build_without_spills(arch, planes):
 
 
 def test_a_network_of_another_size_is_made_of_its_own_planes():
-    model = shipped("neocog-small")
+    model = load_model("neocog-small")
     small, grown = sized(model, (5, 7, 12)), sized(model, (40, 8, 200))
     assert (small.planes, set(small.labels)) == ((5, 7, 12), set(range(10)))  # none that rejects
     assert grown.planes == (40, 8, 200)

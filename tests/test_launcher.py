@@ -12,23 +12,29 @@ import numpy as np
 import pytest
 
 from neocog.cuda import compiler, devices, launcher
-from neocog.cuda.kernel import Kernel
+from neocog.cuda.kernel import PRECISIONS, Kernel
 from neocog.cuda.plan import STAGES, Shelf, plan_of
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import load_model
-from neocog.network.parallel import cores
 from neocog.reading import device as batch_device
 from neocog.reading.device import open_engine
 from tests import cuda_fake
-from tests.cuda_support import ARCHITECTURES, PRECISIONS, machine
+from tests.cuda_support import ARCHITECTURES, machine
 from tests.support import few, tiny_model
 
 
-def test_a_kernel_of_newer_devices_is_refused():
+@pytest.fixture
+def gpu():
+    """A device that nothing was loaded on."""
     device = object.__new__(launcher.Gpu)
-    device.arch, device.programmatic = 75, False
+    device.xp, device.number, device.arch, device.programmatic = cuda_fake.fake_cupy(), 0, 75, False
+    device._functions, device._lock = {}, threading.Lock()
+    return device
+
+
+def test_a_kernel_of_newer_devices_is_refused(gpu):
     with pytest.raises(DeviceError, match=r"kernel a: needs compute capability 8\.0, the device has 7\.5"):
-        device._build(Kernel("x.cu", "a", arch=80))
+        gpu._build(Kernel("x.cu", "a", arch=80))
 
 
 def test_the_drivers_structures_and_values_are_its_own():  # of cuda.h, 64 bit
@@ -45,29 +51,10 @@ def test_the_drivers_structures_and_values_are_its_own():  # of cuda.h, 64 bit
     assert launcher._value(array).value == 0x1234
 
 
-def test_kernels_are_built_together_and_loaded_once():
-    device = object.__new__(launcher.Gpu)
-    device._functions, device._lock, device.programmatic = {}, threading.Lock(), False
-    built = []
-    meeting = threading.Barrier(2, timeout=20)
-
-    def build(kernel):
-        if cores() > 1:
-            meeting.wait()  # two at a time
-        built.append(kernel.name)
-        return kernel.name
-
-    device._build, device._load = build, lambda kernel, text: f"loaded {text}"
-    kernels = [Kernel("x.cu", name) for name in ("a", "b")]
-    device.prepare(kernels * 2)
-    assert device.function(kernels[1]) == "loaded b"
-    assert sorted(built) == ["a", "b"]
-
-
 @pytest.mark.parametrize(("cluster", "carveout", "shared", "refused"), [*product(
     (0, 1), (False, True), (46 * 1024, 48 * 1024),  # the static ones count too
     (None, launcher._CARVEOUT, launcher._ANY_CLUSTER))])  # fmt: skip
-def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, shared, refused):
+def test_only_what_a_kernel_needs_is_asked_for(gpu, cluster, carveout, shared, refused):
     asked = []
 
     def attribute(function, name, value):
@@ -75,19 +62,16 @@ def test_only_what_a_kernel_needs_is_asked_for(cluster, carveout, shared, refuse
         if name == refused:
             raise cuda_fake.CUDAError("not supported")
 
-    device = object.__new__(launcher.Gpu)
-    device.xp, device.number = cuda_fake.fake_cupy(), 0
-    driver = device.xp.cuda.driver
+    built, driver = SimpleNamespace(ptr=1, cubin=b""), gpu.xp.cuda.driver
     driver.funcSetAttribute, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = attribute, 8
     module = SimpleNamespace(load=lambda cubin: None, get_function=lambda name: built)
-    device.xp.cuda.function = SimpleNamespace(Module=lambda: module)
-    built = SimpleNamespace(ptr=1, cubin=b"")
+    gpu.xp.cuda.function = SimpleNamespace(Module=lambda: module)
     kernel = Kernel("x.cu", "a", (("CLUSTER", cluster),), shared=shared, carveout=carveout)
     if cluster and refused == launcher._ANY_CLUSTER:
         with pytest.raises(DeviceError, match="the driver rejects it"):
-            device._load(kernel, built)
+            gpu._load(kernel, built)
     else:
-        assert device._load(kernel, built) is built  # how memory is divided is a hint
+        assert gpu._load(kernel, built) is built  # how memory is divided is a hint
         more = [8] * (shared > 47 * 1024)
         assert asked == more + [launcher._ANY_CLUSTER] * cluster + [launcher._CARVEOUT] * carveout
 
@@ -163,9 +147,8 @@ def test_every_architecture_can_do_the_models_that_ship(arch):
 
 
 def test_late_stages_go_by_the_next_smaller_batch():
-    plan = plan_of("default", "fp16")
+    plan, few = plan_of("default", "fp16"), ("UC1", "US3")
     assert (plan.chunk, plan.part) == (1024, 256)
-    few = ("UC1", "US3")
     assert [plan.late_at(n) for n in (0, 1, 2, 15, 16)] == [(), (), few, few, plan.late[16]]
     assert plan.late_at(4096) == plan.late_at(256) == ("US1", "US2")
     assert {stage for rows in plan.late.values() for stage in rows} <= set(STAGES)

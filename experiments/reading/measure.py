@@ -181,10 +181,11 @@ def main() -> None:
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
+        device=("cpu", "that reads"),
     )  # fmt: skip
     args = parser.parse_args()
     sets = args.sets.split(",")
-    make = partial(Reader, args.model, device="cpu", finder=args.finder)
+    make = partial(Reader, args.model, device=args.device, finder=args.finder)
     spawn, timed = get_context("spawn"), []
     if "time" in sets:
         sets.remove("time")

@@ -23,10 +23,7 @@ class Tiling(NamedTuple):
 
 
 class DirectSumC(LayerStep):
-    """UC1 .. UC3: box sums, strided blur and saturation in one kernel; sums are float32.
-
-    ``tiling`` is taken instead of the one that fits the batch.
-    """
+    """UC1 .. UC3: box sums, strided blur and saturation in one kernel; sums are float32."""
 
     kind = "C"
     version: ClassVar[str] = "box"
@@ -34,10 +31,9 @@ class DirectSumC(LayerStep):
     most_rows: ClassVar[int] = 10**6  # of outputs of a block
 
     def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
-        super().__init__(*place)
-        self._tiling = tiling
-        blur = self.model.blurs[self.layer].astype(np.float64)
-        weights = self._weights(blur)  # of a_C, whose 2x2 box is summed apart
+        super().__init__(*place, tiling=tiling)
+        # of a_C, whose 2x2 box is summed apart: rows, taps
+        weights = self._weights(self.model.blurs[self.layer] / np.float64(4))
         self._shape: tuple[int, ...] = weights.shape
         mirrored = int(np.array_equal(weights, weights[:, ::-1]))
         self._own = {"DIRECT": 1, "BOX": 1, "MIRRORED": mirrored}
@@ -46,13 +42,12 @@ class DirectSumC(LayerStep):
         self._constants = self.machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights that the kernel takes, (rows, taps)."""
-        return blur / 4
+        return blur
 
     def tiling(self, batch: int) -> Tiling:
         """Return whole rows a thread and all rows a block; few digits are split over all processors."""
         if self._tiling is not None:
-            return self._tiling
+            return self._tiling  # type: ignore[no-any-return]
         out = self.target.size
         tiling = Tiling(min(out, self.most_rows), 1)
         wanted = self.machine.processors // (batch * -(-self.source.channels // _SLAB))
@@ -96,7 +91,7 @@ class SeparableC(DirectSumC):
     most_rows: ClassVar[int] = 13
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
-        u, sigma, vt = np.linalg.svd(blur / 4)
+        u, sigma, vt = np.linalg.svd(blur)
         if sigma[1] > _RANK_1 * sigma[0] or blur.min() < 0:
             raise UsageError(f"C version 'separable' does not fit the blur of {self.writes}")
         return np.stack([np.abs(u[:, 0]) * sigma[0], np.abs(vt[0])])

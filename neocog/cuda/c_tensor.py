@@ -89,12 +89,11 @@ def choose(shape: Shape, batch: int, arch: int) -> Tiling:
         t = t._replace(rows=min(t.rows, shape.out), groups=math.gcd(t.groups, groups))
         some.append(t if t.stream else t._replace(steps=shape.pairs(t.rows)))
     some += [Tiling(True, shape.out, 1, 1, stages, 1) for stages in (8, 4, 2)]
-    found = next((t for t in some if fits(shape, t, arch)), None)
-    if found is None:
-        raise UsageError(
-            f"C version 'tensor' does not fit {shared_limit(arch)} bytes of shared memory: choose box"
-        )
-    return found
+    for t in some:
+        if fits(shape, t, arch):
+            return t
+    limit = shared_limit(arch)
+    raise UsageError(f"C version 'tensor' does not fit {limit} bytes of shared memory: choose box")
 
 
 def fits(shape: Shape, t: Tiling, arch: int) -> bool:
@@ -110,31 +109,25 @@ def fits(shape: Shape, t: Tiling, arch: int) -> bool:
 class TensorC(LayerStep):
     """UC1 .. UC3 as banded matrix products of halves on tensor cores; any blur up to 34 taps.
 
-    Of float32 maps inputs and weights are sums of two halves. ``tiling`` is taken instead of a chosen one.
+    Of float32 maps inputs and weights are sums of two halves.
     """
 
     kind = "C"
     version: ClassVar[str] = "tensor"
 
     def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
-        super().__init__(*place)
-        self._tiling = tiling
+        super().__init__(*place, tiling=tiling)
         a = combined(self.model.blurs[self.layer])
         if len(a) > _MOST_TAPS or self.padding >= len(a):
-            raise UsageError(
-                f"C version 'tensor' takes kernels of up to {_MOST_TAPS} taps; {self.writes} has "
-                f"{len(a)}, padding {self.padding}: choose box"
-            )
+            has = f"{self.writes} has {len(a)}, padding {self.padding}: choose box"
+            raise UsageError(f"C version 'tensor' takes kernels of up to {_MOST_TAPS} taps; {has}")
         s, t = self.source, self.target
         self.shape = Shape(s.size, s.channels, t.size, len(a), self.padding, s.code)
         scale, words = pack(a, self.shape)
-        self._scale = np.float32(scale)
-        self._weights = self.machine.xp.asarray(words)
+        self._scale, self._weights = np.float32(scale), self.machine.xp.asarray(words)
 
     def tiling(self, batch: int) -> Tiling:
-        if self._tiling is not None:
-            return self._tiling
-        return choose(self.shape, batch, self.machine.arch)
+        return self._tiling or choose(self.shape, batch, self.machine.arch)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         s, t, tiling = self.shape, self.target, self.tiling(batch)

@@ -35,8 +35,7 @@ def build(
 ) -> Built:
     """Build a kernel for an architecture (90, or in full ``"sm_90a"``), or take an earlier build.
 
-    A DeviceError says that NVRTC is not there, does not know the architecture, or the kernel does
-    not build. ``defines`` are more than the kernel has.
+    A DeviceError says that NVRTC is not there, does not know the architecture, or cannot build the kernel.
     """
     _, version = nvrtc_library()
     target = arch if isinstance(arch, str) else _target(kernel, arch)
@@ -59,10 +58,8 @@ def nvrtc_library() -> tuple[Any, tuple[int, int]]:
 
         major, minor = nvrtc.getVersion()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
-        raise DeviceError(
-            f"kernels cannot be built because NVRTC is missing ({first_line(error)}); "
-            "install neocog[cuda13] (or [cuda12])"
-        ) from None
+        why = f"NVRTC is missing ({first_line(error)}); install neocog[cuda13] (or [cuda12])"
+        raise DeviceError(f"kernels cannot be built because {why}") from None
     return nvrtc, (int(major), int(minor))
 
 
@@ -71,10 +68,8 @@ def _target(kernel: Kernel, arch: int) -> str:
     nvrtc, version = nvrtc_library()
     if kernel.features:
         if arch != kernel.arch:
-            raise DeviceError(
-                f"kernel {kernel.name} is for compute capability {kernel.arch / 10:.1f} alone, "
-                f"the device has {arch / 10:.1f}: choose another plan"
-            )
+            alone = f"is for compute capability {kernel.arch / 10:.1f} alone, the device has {arch / 10:.1f}"
+            raise DeviceError(f"kernel {kernel.name} {alone}: choose another plan")
         return f"sm_{arch}{kernel.features}"
     known = sorted(nvrtc.getSupportedArchs())
     same_major = [a for a in known if a // 10 == arch // 10 and a <= arch]
@@ -82,20 +77,16 @@ def _target(kernel: Kernel, arch: int) -> str:
         return f"sm_{same_major[-1]}"
     if arch > known[-1]:
         return f"compute_{known[-1]}"  # PTX: the driver does the rest
-    raise DeviceError(
-        f"kernel {kernel.name}: NVRTC {'.'.join(map(str, version))} does not build for compute "
-        f"capability {arch / 10:.1f}; use --device cpu"
-    )
+    what = f"NVRTC {'.'.join(map(str, version))} does not build for compute capability {arch / 10:.1f}"
+    raise DeviceError(f"kernel {kernel.name}: {what}; use --device cpu")
 
 
 def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
     nvrtc, version = nvrtc_library()
     source, *headers = sources(kernel)
     # given so, the compiler looks for no file where the program happens to run
-    names, texts = (
-        tuple(file.name.encode() for file in headers),
-        tuple(file.read_bytes() for file in headers),
-    )
+    names = tuple(file.name.encode() for file in headers)
+    texts = tuple(file.read_bytes() for file in headers)
     program = nvrtc.createProgram(source.read_text(encoding="utf-8"), source.name, texts, names)
     try:
         try:

@@ -47,10 +47,8 @@ def trouble() -> str | None:
         built = cupy.cuda.driver.get_build_version()
         if built // 1000 > version // 1000:
             has, wants = (f"{known // 1000}.{known % 1000 // 10}" for known in (version, built))
-            return (
-                f"the driver supports CUDA {has}, this CuPy is for {wants}; "
-                "update the driver, install the CuPy of its version, or use --device cpu"
-            )
+            what = "update the driver, install the CuPy of its version, or use --device cpu"
+            return f"the driver supports CUDA {has}, this CuPy is for {wants}; {what}"
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
         return f"CuPy finds no GPU ({first_line(error)}); check with nvidia-smi, or use --device cpu"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.cuda.devices import number_of
 from neocog.cuda.kernel import precision_on, up
-from neocog.cuda.lanes import PassLane, Timed, enqueue
+from neocog.cuda.lanes import PassLane, Timed, elapsed, enqueue
 from neocog.cuda.launcher import Failing, gpu
 from neocog.cuda.plan import ANSWER_COLUMNS, Pass, Shelf, plan_of
 from neocog.errors import DeviceError, InputError, UsageError
@@ -44,18 +44,12 @@ class CudaEngine:
         self._failing = Failing(self.gpu, device)
         self.precision = precision_on(self.gpu.arch, precision)
         self.plan = plan_of(plan, self.precision)
-        self.chunk = self.plan.chunk  # less where there is less memory
+        self.batch = self.plan.chunk  # digits of a pass when more come; less where there is less memory
         self.lock = threading.RLock()
-        self._decision = Decision(model)
         self._lanes: dict[tuple[int, int], PassLane] = {}  # by digits and number
         self._most_lanes = LANES
         with self._failing:
             self.shelf = Shelf(self.gpu, model, self.precision)
-
-    @property
-    def batch(self) -> int:
-        """Digits that go through the pass together when more come and no batch is named."""
-        return self.chunk
 
     @property
     def where(self) -> str:
@@ -73,10 +67,9 @@ class CudaEngine:
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
         """Recognise digits (N, 28, 28), ink 255 on paper 0; ``batch`` is the most of a pass.
 
-        A digit's answer does not depend on those beside it; passes of different sizes may take
-        different versions of a step, whose last bits may differ. Raises InputError for another
-        shape or type, UsageError for a batch below 1, DeviceError if the device fails or has no
-        memory even for one digit.
+        No answer depends on the digits beside it; passes of different sizes may take different versions of
+        a step, whose last bits may differ. InputError for another shape or type, UsageError for a batch
+        below 1, DeviceError if the device fails or has no memory even for one digit.
         """
         if batch is not None and batch < 1:
             raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
@@ -88,12 +81,11 @@ class CudaEngine:
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
         with self._failing, self.lock, self.gpu.current():
             try:
-                self._deal(digits, out, batch or self.chunk)
+                self._deal(digits, out, batch or self.batch)
             except BaseException:  # the next digits do not get the answers of these
-                lanes = tuple(self._lanes.values())
-                for lane in lanes:  # all of them first: waiting may be broken off too
+                for lane in self._lanes.values():  # all of them first: waiting may be broken off too
                     lane.waiting = None
-                for lane in lanes:
+                for lane in self._lanes.values():
                     with suppress(Exception):  # what went wrong first is told
                         lane.stream.synchronize()
                 raise
@@ -101,14 +93,12 @@ class CudaEngine:
         return Answers(label=label, score=out[:, :LABELS], margin=margin, p=p)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
-        """Return every layer's response to pictures, as :meth:`neocog.network.engine.Engine.maps`.
-
-        ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
-        """
+        """Return every layer's maps of pictures (B, 65, 65), as :meth:`neocog.network.engine.Engine.maps`."""
         u = pictures(u0)
-        starts, parts = range(0, max(1, len(u)), _MAPS_AT_ONCE), list[dict[str, NDArray[np.float32]]]()
+        parts: list[dict[str, NDArray[np.float32]]] = []
         with self._failing, self.lock, self.gpu.current(), self.gpu.xp.cuda.Stream(non_blocking=True):
-            for some in (u[start : start + _MAPS_AT_ONCE] for start in starts):
+            for start in range(0, max(1, len(u)), _MAPS_AT_ONCE):
+                some = u[start : start + _MAPS_AT_ONCE]
                 bucket = bucket_of(len(some))
                 steps = self.shelf.choose(self.plan, bucket, first="U0")
                 work = Pass(self.gpu, steps, self.shelf.layouts, bucket)
@@ -118,24 +108,22 @@ class CudaEngine:
                 work.run()
                 parts.append({name: work.maps(name)[: len(some)] for name in self.shelf.layouts})
         out = {"U0": u[:, None], **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]}}
-        us4 = out["US4"].transpose(0, 2, 3, 1)
-        out["UC4"] = self._decision.scores(us4)[:, :, None, None]
-        return out
+        scores = Decision(self.model).scores(out["US4"].transpose(0, 2, 3, 1))
+        return {**out, "UC4": scores[:, :, None, None]}
 
     def stage_times(self, digits: NDArray[np.uint8], *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
-        ``total`` is the pass from the upload to the answers on the host; the stages add up to it.
-        A batch larger than a chunk is measured by the chunk and counted as so many chunks.
-
-        Events between the kernels of a pass would cost as much as the kernels do. Instead the kernels are
-        captured up to each stage: UG; UG and US1; and so on. A stage takes what its kernels take longer than
-        those before it. A copy in front disturbs the kernels behind it, so it comes last: the upload is what
-        all kernels take longer with it, and what a replay of the engine's own graph takes beyond is launch.
+        ``total`` is the pass from the upload to the answers on the host; the stages add up to it. A batch
+        larger than a chunk is measured by the chunk and counted as so many chunks. Events between the kernels
+        would cost as much as these do, so the kernels are captured up to each stage: UG; UG and US1; and so
+        on; a stage takes what its kernels take longer than those before it. A copy in front disturbs the
+        kernels behind it, so it comes last: the upload is what all kernels take longer with it, and what a
+        replay of the engine's own graph takes beyond is launch.
         """
         check_digits(digits)
         self.recognise(digits)
-        count = min(len(digits), self.chunk)
+        count = min(len(digits), self.batch)
         with self._failing, self.lock, self.gpu.current():
             lane = self.lane(bucket_of(count, self.plan.part))
             lane.fill(digits[:count])
@@ -143,20 +131,18 @@ class CudaEngine:
             held = 32 if lane.batch <= 64 else 4  # passes a graph, so that its launch does not count
             names = [stage.name for stage in lane.work.stages]
             parts = [tuple(lane.work.up_to(n + 1)) for n in range(len(names))]
-            timed = [Timed(self.gpu, partial(enqueue, self.gpu, part), held, lane.stream) for part in parts]
-            timed.append(Timed(self.gpu, lane.enqueue, held, lane.stream))  # with the upload
+            works: list[Any] = [*(partial(enqueue, self.gpu, part) for part in parts), lane.enqueue]
+            timed = [Timed(self.gpu, work, held, lane.stream) for work in works]  # the last with the upload
             replays = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
 
             def whole() -> float:
                 for _ in range(replays[-1]):
                     timed[-1].replay()  # the device is at work while the graphs are launched
-                return lane.elapsed(held * replays[-1])
+                lane.replay()
+                return elapsed(self.gpu, lane.stream, lane.replay, held * replays[-1])
 
-            samples: list[Any] = [
-                *(partial(t.elapsed, n) for t, n in zip(timed, replays, strict=True)),
-                whole,
-            ]
-            found = [[[one() for _ in range(_OF)] for one in samples] for _ in range(repeats + 1)]
+            samples: list[Any] = [partial(t.elapsed, n) for t, n in zip(timed, replays, strict=True)]
+            found = [[[one() for _ in range(_OF)] for one in (*samples, whole)] for _ in range(repeats + 1)]
         rows = np.median(found, axis=2)[1:]
         rows = np.maximum.accumulate(rows, axis=1) * (len(digits) / count)  # one more stage takes no less
         times = dict(zip([*names, "upload", "launch"], np.diff(rows, axis=1, prepend=0).T, strict=True))
@@ -176,14 +162,13 @@ class CudaEngine:
         busy: deque[PassLane] = deque()
         start, turn = 0, 0
         while start < len(digits):
-            some = digits[start : start + min(chunk, self.chunk)]
+            some = digits[start : start + min(chunk, self.batch)]
             bucket = bucket_of(len(some), self.plan.part)
             try:
                 lane = self.lane(bucket, turn % self._most_lanes)
             except self.gpu.xp.cuda.memory.OutOfMemoryError:
-                for other in busy:
-                    other.collect(out)
-                busy.clear()
+                while busy:
+                    busy.popleft().collect(out)
                 self._make_room(bucket)
                 continue  # smaller chunks or fewer lanes from now on
             if lane.waiting is not None:
@@ -206,12 +191,10 @@ class CudaEngine:
             self._most_lanes = before
         elif bucket > 1:
             self._lanes.clear()
-            self.chunk = bucket // 2
+            self.batch = bucket // 2
         else:
-            raise DeviceError(
-                f"device 'cuda:{self.gpu.number}': no memory left for one digit; end other "
-                "programs on it, or use --device cpu"
-            )
+            why = "no memory left for one digit; end other programs on it, or use --device cpu"
+            raise DeviceError(f"device 'cuda:{self.gpu.number}': {why}")
 
 
 def bucket_of(count: int, part: int = 0) -> int:

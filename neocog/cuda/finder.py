@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from neocog.cuda.devices import number_of
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch, up
-from neocog.cuda.lanes import Lane, pinned
+from neocog.cuda.lanes import Lane, captured, pinned
 from neocog.cuda.launcher import Failing, Gpu, gpu
 from neocog.vision import finder as vision
 from neocog.vision.finder import CELL, FinderSettings, Finding, Grey, Maps
@@ -93,10 +93,8 @@ def level_shapes(
     shape: tuple[int, int], settings: FinderSettings
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return (H, W) of each size that a picture is read at, and filled up to multiples of 16."""
-    shapes = [
-        shape if f == 1.0 else (max(1, round(shape[0] * f)), max(1, round(shape[1] * f)))
-        for f in vision.sizes(shape, settings)
-    ]
+    factors, (high, wide) = vision.sizes(shape, settings), shape
+    shapes = [(max(1, round(high * f)), max(1, round(wide * f))) for f in factors]
     return shapes, [(up(h, vision.MULTIPLE), up(w, vision.MULTIPLE)) for h, w in shapes]
 
 
@@ -161,12 +159,11 @@ class _FrameLane(Lane):
 
     def run(self, grey: Grey) -> NDArray[np.float32]:
         np.copyto(self.given, grey)
-        if self._seen and self._graph is None:
-            self._graph = self.capture()
-        if self._graph is None:
+        if not self._seen:
             with self.stream:
                 self.enqueue()
         else:
+            self._graph = self._graph or captured(self.stream, self.enqueue)
             self._graph.launch(self.stream)
         self.stream.synchronize()
         self._seen = True

@@ -24,8 +24,6 @@ _WIDEST = 256  # planes of two products whose sums a warp can hold
 
 
 class Step(NamedTuple):
-    """One launch."""
-
     kernel: Kernel
     reads: tuple[str, ...]
     writes: str
@@ -164,26 +162,20 @@ class FinderNetwork:
     def _chain(self, name: str, source: str, depthwise: _Conv | None, layers: list[_Conv],
                skip: str | None, halved: bool, end: bool) -> Step:  # fmt: skip
         ci, first = self.maps[source].stored, depthwise or layers[0]
-        parts: list[Array] = []
-        begins: dict[str, int] = {}
-
-        def put(part: str, values: Array) -> None:
-            begins[part] = sum(one.size for one in parts)
-            parts.append(values.reshape(-1).view(np.uint32))
-
+        parts: dict[str, Array] = {}
         if depthwise:
-            taps = depthwise.weight[:, 0].transpose(1, 2, 0)
-            put("TAPS0", _wide(taps, ci))
-            put("BIAS0", _wide(depthwise.bias, ci))
+            parts["TAPS0"] = _wide(depthwise.weight[:, 0].transpose(1, 2, 0), ci)
+            parts["BIAS0"] = _wide(depthwise.bias, ci)
         for number, conv in enumerate(layers, 1):
-            read = 8 * -(-len(layers[0].weight) // 8) if number == 2 else ci
-            matrix = conv.matrix(read)
-            put(f"BIAS{number}", _wide(conv.bias, up(len(conv.bias), 8)))
-            put("FIRST" if number == 1 else "SECOND", fragments(matrix))
+            read = up(len(layers[0].weight), 8) if number == 2 else ci
+            parts[f"BIAS{number}"] = _wide(conv.bias, up(len(conv.bias), 8))
+            parts["FIRST" if number == 1 else "SECOND"] = fragments(conv.matrix(read))
+        ends = np.cumsum([part.size for part in parts.values()]).tolist()
+        begins = dict(zip(parts, [0, *ends], strict=False))
+        begins.pop("TAPS0", None)
         widths = [self.maps[conv.node["output"]].stored for conv in layers]
         if len(widths) == 2:
             widths[0] = up(widths[0], 8)
-        begins.pop("TAPS0", None)
         defines = {
             "CI": ci, "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
             "KSIZE": first.weight.shape[2], "STRIDE": first.node["stride"],
@@ -195,15 +187,14 @@ class FinderNetwork:
         }  # fmt: skip
         defines |= {"ROWS": ROWS, "TARGET_FLOAT": int(name == self.output)}
         kernel = Kernel("finder_network.cu", "chain", tuple(defines.items()), 32 * ROWS, arch=80)
-        return Step(kernel, (source, skip or source), name, np.concatenate(parts))
+        words = np.concatenate([part.reshape(-1).view(np.uint32) for part in parts.values()])
+        return Step(kernel, (source, skip or source), name, words)
 
     def launches(self, sides: Sequence[tuple[int, int]]) -> tuple[Array, Array, list[Launch]]:
         """Return input (float16), output (places, channels) and launches of the network for pictures."""
         xp, places = self.machine.xp, sum(h * w for h, w in sides)
-        tiles = {
-            maps.cell: xp.asarray(tile_table(sides, maps.cell))
-            for maps in (self.maps[step.writes] for step in self.steps)
-        }
+        cells = {self.maps[step.writes].cell for step in self.steps}
+        tiles = {cell: xp.asarray(tile_table(sides, cell)) for cell in cells}
         last_read = {one: i for i, step in enumerate(self.steps) for one in step.reads}
         arrays: dict[str, Array] = {"x": xp.empty(places, "float16")}
         free: dict[int, list[Array]] = {}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -18,8 +18,7 @@ Array = Any  # a NumPy array (emulator) or a CuPy array (GPU)
 Precision = Literal["fp32", "fp16"]
 """``fp32``: float32 maps and results within its bounds; ``fp16``: maps, operands in 16 bits, sums float32."""
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
-Forms = dict[str, tuple[tuple[int, ...], Any]]
-"""Shape and type of buffers, by name."""
+Forms = dict[str, tuple[tuple[int, ...], Any]]  #: shape and type of buffers, by name
 _SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
 _HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
 
@@ -54,10 +53,6 @@ class Kernel:
         """Whether it runs on a compute capability; with features of one, on that alone."""
         return arch == self.arch if self.features else arch >= self.arch
 
-    def late(self) -> "Kernel":
-        """Return the kernel that lets the next one begin only when it ends itself."""
-        return replace(self, defines=(*self.defines, ("LATE", 1)))
-
 
 def named(values: object, names: str, prefix: str = "") -> dict[str, int]:
     """Return defines of whole numbers: attributes by name, the names in capitals."""
@@ -80,11 +75,9 @@ class Machine(Protocol):
     processors: int
     shared: int  # most bytes of shared memory of a block
 
-    def launch(self, launch: Launch) -> None:
-        """Enqueue one launch."""
+    def launch(self, launch: Launch) -> None: ...  # it is enqueued
 
-    def current(self) -> AbstractContextManager[None]:
-        """Make this the thread's current device within the block."""
+    def current(self) -> AbstractContextManager[None]: ...  # the thread's device within the block
 
 
 @cache
@@ -183,14 +176,15 @@ class Step:
 
 
 class LayerStep(Step):
-    """A step of an S- or C-layer, and its layouts."""
+    """A step of an S- or C-layer, and its layouts; ``tiling`` is taken instead of those it would choose."""
 
     kind: ClassVar[str]  # "S" or "C"
 
-    def __init__(self, *place: *Place) -> None:
+    def __init__(self, *place: *Place, tiling: Any = None) -> None:
         self.machine, self.model, i, layouts, self.precision = place
         s, c, before, spec = f"US{i + 1}", f"UC{i + 1}", f"UC{i}" if i else "UG", self.model.spec
         self.layer, (self.reads, self.writes) = i, (before, s) if self.kind == "S" else (s, c)
+        self._tiling = tiling
         self.source, self.target = layouts[self.reads], layouts[self.writes]
         self.padding = (spec.s if self.kind == "S" else spec.c)[i].padding
 

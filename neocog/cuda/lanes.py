@@ -6,8 +6,8 @@ computes, the host fills the next.
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -49,20 +49,9 @@ class Lane:
             kind = runtime.memcpyDeviceToHost
             runtime.memcpyAsync(told.ctypes.data, source, told.nbytes, kind, self.stream.ptr)
 
-    def capture(self) -> Any:
-        with self.gpu.current(), captured(self.stream) as graphs:
-            self.enqueue()
-        graphs[0].upload(self.stream)
-        self.stream.synchronize()
-        return graphs[0]
-
 
 class PassLane(Lane):
-    """Recognises up to ``batch`` digits at a time; fewer may come.
-
-    ``steps`` (from digits to answers), ``layouts``, ``part`` and ``late`` are those of
-    :class:`neocog.cuda.plan.Pass`. CuPy's OutOfMemoryError says that there is no memory for it.
-    """
+    """Recognises up to ``batch`` digits at a time by a `Pass`; OutOfMemoryError of CuPy: there is no room."""
 
     def __init__(self, gpu: Gpu, steps: Sequence[Step], layouts: dict[str, Layout], batch: int,
                  part: int = 0, late: Collection[str] = ()) -> None:  # fmt: skip
@@ -79,21 +68,19 @@ class PassLane(Lane):
                 super().__init__(gpu, self.work.launches, self.work.arrays["digits"], None, told, stream)
                 self.work.run()  # once uncaptured: what goes wrong does so here
                 stream.synchronize()
-            self._graph = self.capture()
+            self._graph = captured(stream, self.enqueue)
 
     def fill(self, digits: NDArray[np.uint8]) -> None:
         """Put digits where the pass takes them from; the lane has none on their way."""
         np.copyto(self.given[: len(digits)], digits)
 
-    def elapsed(self, times: int) -> float:
-        """Return milliseconds of a pass, over so many one after another on the device."""
+    def replay(self) -> None:
         self._graph.launch(self.stream)
-        return elapsed(self.gpu, self.stream, lambda: self._graph.launch(self.stream), times)
 
     def submit(self, digits: NDArray[np.uint8], place: int) -> None:
         """Start on digits of the host; ``place`` is where their answers go."""
         self.fill(digits)
-        self._graph.launch(self.stream)
+        self.replay()
         self.waiting = (place, len(digits))
 
     def collect(self, out: NDArray[np.float32]) -> None:
@@ -124,10 +111,7 @@ def elapsed(gpu: Gpu, stream: Any, run: Callable[[], object], times: int = 1) ->
 
 
 class Timed:
-    """Work captured as a graph of some repeats and timed on its stream.
-
-    ``work`` enqueues it on the current stream; it is done once before the capture.
-    """
+    """Work that is enqueued on the current stream: done once, then captured as a graph of some repeats."""
 
     def __init__(self, gpu: Gpu, work: Callable[[], object], repeats: int = 1, stream: Any = None) -> None:
         self._gpu, self._repeats = gpu, repeats
@@ -136,18 +120,10 @@ class Timed:
             with self.stream:
                 work()
             self.stream.synchronize()
-            with captured(self.stream) as graphs:
-                for _ in range(repeats):
-                    work()
-            self._graph = graphs[0]
-            self._graph.upload(self.stream)
-            self.stream.synchronize()
+            self._graph = captured(self.stream, lambda: [work() for _ in range(repeats)])
 
     def elapsed(self, times: int = 1) -> float:
-        """Return milliseconds of the work once, over so many replays.
-
-        One more before them keeps the device at work while they are launched.
-        """
+        """Return milliseconds of the work once, over so many replays, launched while one more is at work."""
         self.replay()
         return elapsed(self._gpu, self.stream, self.replay, times) / self._repeats
 
@@ -158,19 +134,20 @@ class Timed:
         self._graph.launch(self.stream)
 
 
-@contextmanager
-def captured(stream: Any) -> Iterator[list[Any]]:
-    """Capture what the block enqueues on a stream; the list holds the graph after the block."""
-    graphs: list[Any] = []
+def captured(stream: Any, work: Callable[[], object]) -> Any:
+    """Return the graph of what ``work`` enqueues on a stream, brought to the device."""
     with _CAPTURING, stream:
         stream.begin_capture()
         try:
-            yield graphs
+            work()
         except BaseException:
             with suppress(Exception):  # the capture is broken off, the first error is told
                 stream.end_capture()
             raise
-        graphs.append(stream.end_capture())
+        graph = stream.end_capture()
+    graph.upload(stream)
+    stream.synchronize()
+    return graph
 
 
 def pinned(gpu: Machine, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

@@ -127,10 +127,8 @@ class LinePass:
         # the last layer of the head sees the strongest responses beside its own input: own y + w3 x
         weights = (*head.weights[:2], np.concatenate([head.own[:, :, None], head.weights[2]], axis=1))
         biases = (*head.biases[:2], head.bias + head.biases[2])
-        self._head = [
-            (len(b), w.shape[2], self._on_machine(quads_of(w)), self._on_machine(b))
-            for w, b in zip(weights, biases, strict=True)
-        ]
+        self._head = [(len(b), w.shape[2], self._on_machine(quads_of(w)), self._on_machine(b))
+                      for w, b in zip(weights, biases, strict=True)]  # fmt: skip
         self.places = lru_cache(_TABLES)(partial(places_of, spec=self.spec))
         self.now: Places  # of the strips that were brought last
         self.graphs: dict[tuple[int, ...], Any] = {}  # by sizes, as long as the arrays stay
@@ -161,10 +159,8 @@ class LinePass:
         source, out = given[rows.size :].view(np.float32), dict[str, tuple[Launch, ...]]()
         for i, (s, places) in enumerate(zip(self._s, tables[:4], strict=True)):
             count = len(places)
-            before, after = (
-                self._array(name, count, *self.layouts[name].shape(1)[1:], dtype=self.layouts[name].dtype)
-                for name in (s.reads, s.writes)
-            )
+            ends = ((name, self.layouts[name]) for name in (s.reads, s.writes))
+            before, after = (self._array(name, *own.shape(count), dtype=own.dtype) for name, own in ends)
             out[s.reads] = ((self._c_cells if i else self._contrasts)(i, source, before, places),)
             forms = s.scratch(count).items()
             scratch = {name: self._array(s.writes + name, *n, dtype=kind) for name, (n, kind) in forms}
@@ -328,19 +324,17 @@ class CudaLineEngine:
             return {"U0": u0[None], **self._pass.maps()}
 
     def stage_times(self, strips: Strips, *, repeats: int = 20) -> dict[str, NDArray[np.float64]]:
-        """Return milliseconds of each stage for strips, ``repeats`` of them by stage name.
+        """Return milliseconds of each stage for strips, ``repeats`` of them by stage name, of the first pass.
 
-        ``total`` is :meth:`likelihoods`, ``launch`` what of it is none of the kernels'. The first strips that
-        go through the pass together stand for all.
+        ``total`` is :meth:`likelihoods`, ``launch`` what of it is none of the kernels'.
         """
         with self._working():
             part = next(self._parts(strips))
-            timed = {
-                name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
-                for name, launches in self._pass.stages(self._pass.bring(part)).items()
-            }
-            every = {name: [one.elapsed() for _ in range(repeats)] for name, one in timed.items()}
-        times = {name: np.array(ms) * len(strips) / len(part) for name, ms in every.items()}
+            stages = self._pass.stages(self._pass.bring(part)).items()
+            timed = {name: Timed(self._gpu, partial(enqueue, self._gpu, launches), stream=self._stream)
+                     for name, launches in stages}  # fmt: skip
+            times = {name: np.array([one.elapsed() for _ in range(repeats)]) * len(strips) / len(part)
+                     for name, one in timed.items()}  # fmt: skip
         marks = [(time.perf_counter(), self.likelihoods(strips))[0] for _ in range(repeats + 1)]
         total = 1e3 * np.diff(marks)
         return {**times, "launch": total - np.sum(list(times.values()), axis=0), "total": total}
@@ -354,15 +348,12 @@ class CudaLineEngine:
         """Launch the graph of a pass, made for the first of its sizes."""
         sizes, graphs = self._pass.bring(u0), self._pass.graphs
         if sizes not in graphs:
-            stages = self._pass.stages(sizes).values()
-            found = [launch for stage in stages for launch in stage]
-            launches = [one._replace(kernel=replace(one.kernel, carveout=True)) for one in found]
+            launches = [one._replace(kernel=replace(one.kernel, carveout=True))
+                        for stage in self._pass.stages(sizes).values() for one in stage]  # fmt: skip
             self._gpu.prepare(launch.kernel for launch in launches)
             if len(graphs) == _GRAPHS:
                 graphs.clear()
-            with captured(self._stream) as made:
-                enqueue(self._gpu, launches)
-            graphs[sizes] = made[0]
+            graphs[sizes] = captured(self._stream, partial(enqueue, self._gpu, launches))
         graphs[sizes].launch(self._stream)
 
     def _parts(self, strips: Strips) -> Iterator[list[NDArray[np.float32]]]:

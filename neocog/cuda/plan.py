@@ -63,12 +63,12 @@ _WHOLE = ("US4", "UC4")  # stages that take all digits of a pass at once, where 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions by stage, the best first; a pass in parts (see `Pass`); late stages."""
+    """Versions by stage, the best first; ``chunk`` digits go through a pass, ``part`` through UG .. UC3."""
 
     name: str
     versions: Mapping[str, Sequence[str]]
-    chunk: int  # digits that go through the pass together when more come
-    part: int  # of a chunk that go through UG .. UC3 together
+    chunk: int
+    part: int
     late: Mapping[int, Sequence[str]]  # by least batch
 
     def late_at(self, batch: int) -> tuple[str, ...]:
@@ -108,13 +108,11 @@ class Shelf:
             return False
         return all(kernel.runs_on(arch) and kernel.shared <= shared for kernel in kernels)
 
-    def choose(
-        self, plan: Plan, batch: int, *, first: str = "digits", stages: Sequence[str] = STAGES
-    ) -> list[Step]:
-        """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
+    def choose(self, plan: Plan, batch: int, *, first: str = "digits",
+               stages: Sequence[str] = STAGES) -> list[Step]:  # fmt: skip
+        """Return the steps of the pass by a plan, those of parts for a part; ``first`` is what it reads.
 
-        Stages that a large batch goes through in parts are chosen for a part. A UsageError if a
-        stage can be done by none of the versions that the plan names.
+        A UsageError if a stage can be done by none of the versions that the plan names.
         """
         steps = []
         for stage in stages:
@@ -122,10 +120,9 @@ class Shelf:
             count = batch if stage in _WHOLE else min(batch, plan.part)
             version = next((name for name in names if self.does(stage, name, count)), None)
             if version is None:
-                raise UsageError(
-                    f"plan {plan.name}: {stage} cannot be done by {', '.join(names)} at {self.precision} on "
-                    f"compute capability {self.machine.arch / 10:.1f}; choose another --plan or --precision"
-                )
+                what = f"plan {plan.name}: {stage} cannot be done by {', '.join(names)} at {self.precision}"
+                where = f"compute capability {self.machine.arch / 10:.1f}"
+                raise UsageError(f"{what} on {where}; choose another --plan or --precision")
             steps.append(self.step(stage, version))
         return steps
 
@@ -141,18 +138,16 @@ class Stage(NamedTuple):
 class Pass:
     """Arrays and launches of a pass for batches of one size.
 
-    A large batch goes through UG .. UC3 in parts: their maps are large, and a few digits' stay
-    in the L2 cache. The parts share one set of arrays and of scratch, and each writes its slice
-    of UC3. US4 and the decision then take the whole batch at once: they stream large weights and
-    tables, which are read the less often the more digits they serve.
+    A large batch goes through UG .. UC3 in parts of ``part`` digits (0: all; the last takes the rest), whose
+    maps stay in the L2 cache. They share one set of arrays and of scratch, and each writes its slice of UC3.
+    US4 and the decision, which stream large weights and tables, then take the whole batch at once.
 
-    Arrays are filled with 0 once: borders and spare channels stay so. ``part`` digits go through
-    UG .. UC3 together (0: all), the last part takes the rest; ``late`` are stages whose kernels let
+    Arrays are filled with 0 once: borders and spare channels stay so. ``late`` are stages whose kernels let
     the next one begin only when they end; ``answers``, if given, is where these go.
 
-    The next part overwrites maps that kernels of this part read. With programmatic launches too
-    they have been read by then: every kernel waits for the end of the kernel in front of it
-    before it writes, which has itself waited so; what is two or more kernels back is over.
+    The next part overwrites maps that kernels of this part read. With programmatic launches too they have
+    been read by then: every kernel waits for the end of the kernel in front of it before it writes, which
+    has itself waited so; what is two or more kernels back is over.
     """
 
     def __init__(self, machine: Machine, steps: Sequence[Step], layouts: Mapping[str, Layout],
@@ -174,10 +169,8 @@ class Pass:
         scratch: dict[tuple[int, int], dict[str, Array]] = {}
         #: Place of the stage and launch, in the order in which they are launched.
         self._order: list[tuple[int, Launch]] = []
-        parts = [
-            (slice(start, min(start + self.part, batch)), range(in_parts))
-            for start in range(0, batch if in_parts else 0, self.part)
-        ]
+        starts = range(0, batch if in_parts else 0, self.part)
+        parts = [(slice(start, min(start + self.part, batch)), range(in_parts)) for start in starts]
         for digits, some in (*parts, (slice(0, batch), range(in_parts, len(steps)))):
             count = digits.stop - digits.start
             for i in some:
@@ -186,9 +179,10 @@ class Pass:
                 if (i, count) not in scratch:
                     forms = steps[i].scratch(count).items()
                     scratch[i, count] = {name: machine.xp.zeros(*kind) for name, kind in forms}
+                own = (("LATE", 1),) if names[i] in late else ()
                 for launch in steps[i].launches(count, source, target, scratch[i, count]):
-                    kernel = launch.kernel.late() if names[i] in late else launch.kernel
-                    kernel = replace(kernel, carveout=len(steps) > 1)  # one alone overlaps with none
+                    defines, carveout = launch.kernel.defines + own, len(steps) > 1  # alone none overlap
+                    kernel = replace(launch.kernel, defines=defines, carveout=carveout)
                     self._order.append((i, launch._replace(kernel=kernel)))
         self.launches = tuple(launch for _, launch in self._order)
         self.stages = tuple(
@@ -205,10 +199,7 @@ class Pass:
             self.machine.launch(launch)
 
     def maps(self, layer: str) -> NDArray[np.float32]:
-        """Return a layer on the host, float32 (B, K, H, W), without border and spare channels.
-
-        Of a pass in parts UG .. US3 are those of the last part.
-        """
+        """Return a layer on the host, (B, K, H, W), without border and spare channels; of the last part."""
         layout, array = self.layouts[layer], to_numpy(self.arrays[layer])
         inside = slice(layout.border, layout.border + layout.size)
         values = array[:, inside, inside, : layout.planes].transpose(0, 3, 1, 2)

@@ -6,18 +6,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import (
-    Array,
-    Forms,
-    Kernel,
-    Launch,
-    LayerStep,
-    Place,
-    named,
-    shared_limit,
-    tilings,
-    up,
-)
+from neocog.cuda import kernel
+from neocog.cuda.kernel import Array, Forms, Kernel, Launch, LayerStep, Place, named, shared_limit, up
 from neocog.errors import UsageError
 from neocog.network.model import s_constants
 
@@ -104,7 +94,7 @@ def blocks_of(shape: Shape, t: Tiling, batch: int) -> tuple[int, int, int]:
 @cache
 def choose(shape: Shape, batch: int, arch: int) -> Tiling:
     """Return the tiling of this shape, or of the nearest one that fits; a UsageError if none does."""
-    some = [Tiling(*row) for row in tilings("s", shape, batch, arch)]
+    some = [Tiling(*row) for row in kernel.tilings("s", shape, batch, arch)]
     # a row of cells, few planes, of the window all or a row
     some += [Tiling(1, 1, 2, 1, 1, 2, min(4, -(-shape.planes // 8)), n) for n in (1, shape.kernel)]
     for t in some:
@@ -112,16 +102,14 @@ def choose(shape: Shape, batch: int, arch: int) -> Tiling:
         t = t._replace(rows=rows, stage=taps if shape.pair else min(t.stage, taps))
         if fits(shape, t, arch):
             return t
-    raise UsageError(
-        f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
-        f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
-    )
+    what = f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels"
+    raise UsageError(f"{what} fits {shared_limit(arch)} bytes of shared memory; use --plan card")
 
 
 @cache
 def choose_for_strips(shape: Shape, batch: int, arch: int) -> Tiling:
     """Return a tiling whose sums are the same to the bit for every batch; measured ones are for one shape."""
-    known = [Tiling(*row) for row in tilings("lines", shape, batch, arch, exact=True)]
+    known = [Tiling(*row) for row in kernel.tilings("lines", shape, batch, arch, exact=True)]
     return known[0] if known else choose(shape, _STRIPS_TILING, arch)
 
 
@@ -142,11 +130,9 @@ def fits(shape: Shape, t: Tiling, arch: int) -> bool:
 
 
 def clustered(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -> bool:
-    """Whether blocks that share a window are a cluster: where all of them find room at once.
-
-    On an H200 clusters save 3 to 9 % of a pass, and cost 9 to 10 % where there is no room for all at once
-    (``python -m experiments.gpu.latency DIGITS --clusters`` of commit bfe99381). How large one may be and
-    where it runs is the device's, so there are clusters only on devices like the one that was measured.
+    """Whether blocks that share a window are a cluster: where all find room at once, on devices like the H200
+    that was measured: they save 3 to 9 % of a pass there, and cost 9 to 10 % where there is no such room
+    (``python -m experiments.gpu.latency DIGITS --clusters`` of commit bfe99381).
     """
     x, y, _ = blocks_of(shape, t, batch)
     return serves(arch, processors) and x * y <= t.clusters
@@ -158,19 +144,16 @@ def serves(arch: int, processors: int) -> bool:
 
 
 class TensorS(LayerStep):
-    """US1 .. US4 as an implicit matrix product on tensor cores; operands of ``fp32`` are sums of two halves.
-
-    ``tilings`` by batch are taken instead of chosen ones.
-    """
+    """US1 .. US4 as an implicit matrix product on tensor cores; ``fp32`` operands are sums of two halves."""
 
     kind = "S"
     version: ClassVar[str] = "tensor"
 
-    def __init__(self, *place: *Place, tilings: dict[int, Tiling] | None = None) -> None:
-        super().__init__(*place)
+    def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
+        super().__init__(*place, tiling=tiling)
         machine, model, layer, _, precision = place
-        kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
-        self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, 0 if precision == "fp16" else 3)
+        taps, s, t = model.spec.s[layer].kernel, self.source, self.target
+        self.shape = Shape(taps, s.width, s.channels, t.size, t.channels, 0 if precision == "fp16" else 3)
         weights = model.s[layer]
         a, theta, silence = s_constants(weights)
         self._a, self._silence = np.asarray(a, dtype=np.float64), np.asarray(silence)
@@ -181,14 +164,11 @@ class TensorS(LayerStep):
         self._c = machine.xp.asarray(np.ascontiguousarray(weights.c, dtype=np.float32))
         profile = np.sqrt((self._a**2).sum(axis=1)).max(axis=0) / self._scale
         self._profile = machine.xp.asarray(profile.astype(np.float32))
-        self.tilings = dict(tilings or {})
         self._packed: dict[tuple[int, ...], Array] = {}
         self._silences: dict[int, Array] = {}
 
     def tiling(self, batch: int) -> Tiling:
-        if batch not in self.tilings:
-            self.tilings[batch] = choose(self.shape, batch, self.machine.arch)
-        return self.tilings[batch]
+        return self._tiling or choose(self.shape, batch, self.machine.arch)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         s, machine, tiling = self.shape, self.machine, self.tiling(batch)
@@ -201,8 +181,8 @@ class TensorS(LayerStep):
             "CLUSTER": int(clustered(s, tiling, batch, machine.arch, machine.processors)),
         }  # fmt: skip
         arch, features = (90, "a") if tiling.wgmma else (80, "")
-        kernel = Kernel("s_tensor.cu", "s_tensor", tuple(defines.items()), deal.threads, deal.shared,
-                        arch, min(255, 65536 // deal.threads), features)  # fmt: skip
+        built = Kernel("s_tensor.cu", "s_tensor", tuple(defines.items()), deal.threads, deal.shared, arch,
+                       min(255, 65536 // deal.threads), features)  # fmt: skip
         planes = deal.slices * tiling.wn * tiling.nt * 8
         if planes not in self._silences:
             padded = np.full(planes, 1e30, dtype=np.float32)
@@ -214,8 +194,8 @@ class TensorS(LayerStep):
         weights = self._packed[key], self._c, self._profile, self._silences[planes]
         shared = scratch["partial"], scratch["arrivals"]
         numbers = np.int32(batch), self._theta, np.float32(1 / self._scale)
-        grid = blocks_of(s, tiling, batch)
-        return [Launch(kernel, grid, (source, *weights, target, *shared, *numbers))]
+        args = (source, *weights, target, *shared, *numbers)
+        return [Launch(built, blocks_of(s, tiling, batch), args)]
 
     def scratch(self, batch: int) -> Forms:
         """Parts of sums, and a count of blocks that came, where blocks share a window."""

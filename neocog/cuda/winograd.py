@@ -1,13 +1,12 @@
 """S-cells by decomposed Winograd convolution: how ``winograd*.cu`` and ``inhibition.cu`` are launched.
 
 F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products, y = A^T [(G g) * (B^T d)];
-in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A (Cook-Toom transforms). The
-error of the transforms grows fast with n, so filters larger than 4x4 are split into parts of at most 4x4
-whose products are summed before the inverse transform (Lee and Kwak: decomposable Winograd convolution).
+in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A (Cook-Toom transforms).
+Their error grows fast with n, so filters are split into parts of at most 4x4 whose products are summed before
+the inverse transform (Lee and Kwak: decomposable Winograd convolution).
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -55,12 +54,11 @@ def _polynomial(roots: tuple[Fraction, ...]) -> list[Fraction]:
     return out
 
 
-@dataclass(frozen=True)
-class Parts:
-    """``count`` parts of ``size`` taps side by side along one axis, the first at tap ``first``."""
+class Parts(NamedTuple):
+    """Parts of ``size`` taps side by side along one axis, ``of`` them, the first at tap ``first``."""
 
     size: int
-    count: int
+    of: int
     first: int
 
 
@@ -109,11 +107,11 @@ def transform_filters(w: Any, split: Split, m: int) -> Any:
     out = []
     for y in split.groups:
         gy = xp.asarray(cook_toom(m, y.size)[1].astype(np.float64))
-        rows = w[y.first : y.first + y.size * y.count].reshape(y.count, y.size, *w.shape[1:])
+        rows = w[y.first : y.first + y.size * y.of].reshape(y.of, y.size, *w.shape[1:])
         for x in split.groups:
             gx = xp.asarray(cook_toom(m, x.size)[1].astype(np.float64))
-            taps = rows[:, :, x.first : x.first + x.size * x.count]
-            taps = taps.reshape(y.count, y.size, x.count, x.size, -1)
+            taps = rows[:, :, x.first : x.first + x.size * x.of]
+            taps = taps.reshape(y.of, y.size, x.of, x.size, -1)
             half = xp.tensordot(gy, taps, axes=([1], [1]))  # point, part, part, tap, filter
             u = xp.tensordot(gx, half, axes=([1], [3])).transpose(1, 0, 2, 3, 4)
             out.append(u.reshape(-1, *rest))
@@ -144,10 +142,8 @@ class Response(NamedTuple):
 
 
 class Convolution:
-    """A convolution and the way it is computed: on CUDA cores (``fp32``) or tensor cores (the others).
-
-    ``tf32x3`` gives float32 results, every float32 as the sum of two TF32 numbers. ``split`` are the parts of
-    its filters, ``m`` the outputs of a tile along an axis, 2 to 5.
+    """A convolution on CUDA cores (``fp32``) or tensor cores (``tf32x3``: a float32 is the sum of two TF32
+    numbers); ``split`` are the parts of its filters, ``m`` the outputs of a tile along an axis, 2 to 5.
     """
 
     #: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
@@ -169,7 +165,7 @@ class Convolution:
         self._v, self._w = self.starts * self.channels, split.points(m) * self.tiles**2 * shape.planes
 
     def _axis_starts(self, group: Parts) -> int:
-        return self.tiles + group.count - 1 if group.size == self.m else self.tiles * group.count
+        return self.tiles + group.of - 1 if group.size == self.m else self.tiles * group.of
 
     def images_at_a_time(self, batch: int) -> int:
         """Return how many images go through the kernels together, V and W in `most` bytes."""
@@ -227,7 +223,7 @@ class Convolution:
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
-            defines |= {f"R{i}": group.size, f"P{i}": group.count if there else 0}
+            defines |= {f"R{i}": group.size, f"P{i}": group.of if there else 0}
             matrices = zip(("OUTPUT", "FILTER", "INPUT"), cook_toom(self.m, group.size), strict=True)
             for name, matrix in matrices:
                 numbers = ",".join(f"{float(value)!r}f" for value in matrix.ravel())
@@ -370,17 +366,15 @@ class WinogradS(LayerStep):
         )  # fmt: skip
         shared = 4 * (seen * width + self.taps**2)
         kernel = Kernel("inhibition.cu", "inhibition", defines, 256, shared, registers=96)
-        grid = (-(-size // (strip * strips)), 1, batch)
-        return Launch(kernel, grid, (source, self._c, v))
+        return Launch(kernel, (-(-size // (strip * strips)), 1, batch), (source, self._c, v))
 
 
 def way(kernel: int, size: int, operand: str) -> tuple[Split, int]:
-    """Return parts and tiles of a layer of size x size cells.
+    """Return parts and tiles of a layer of size x size cells, in float32 those of least multiplications.
 
-    In float32 those of least multiplications. In 16 bits products are nearly free, and
-    parts as large as the tiles share their inputs, so that least is moved: 2x2 in US2 and US3,
-    whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are
-    never nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
+    In 16 bits products are nearly free, and parts as large as the tiles share their inputs: 2x2 in US2 and
+    US3, whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are never
+    nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
     """
     if operand in ("fp32", "tf32x3"):
         split = uniform(kernel)
