@@ -169,6 +169,23 @@ def test_what_the_lines_say_of_letters_beside_a_number_is_left_out(
     assert [char["char"] for char in explained] == [*text.replace(" ", "")]
 
 
+@pytest.mark.parametrize(("word", "text"), [("h", "307"), ("hmm", "30")])
+def test_where_a_strip_ends_amid_a_word_no_digit_is_read(word: str, text: str) -> None:
+    """Of a word's first letter the network says 7; alone it may be a digit that the finder does not know."""
+
+    class Beside(Engine):
+        def likelihoods(self, strips: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
+            logs = super().likelihoods(strips)
+            for logp in logs:
+                logp[-5, [ALPHABET.index("7"), BLANK]] = np.log([0.99, 0.01])
+            return logs
+
+    image = Image.fromarray(np.pad(page("30"), ((0, 0), (0, 260)), constant_values=255))
+    ImageDraw.Draw(image).text((234, 178), word, 0, ImageFont.load_default(59), anchor="ls")
+    reader = Reader(line_model(), device="cpu", rotate=0, min_p=0.0).changed(engine=Beside("30"))
+    assert reader.read(np.asarray(image)).text == text
+
+
 @pytest.mark.parametrize("read", ["7", "- 7"])
 def test_a_line_of_letters_alone_is_none(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read lies far from the digits that the finder sees; nor is one without digits."""

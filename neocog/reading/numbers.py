@@ -39,6 +39,7 @@ _WIDE = 2  # columns on each side of the middle of a gap in which nothing is rea
 # 48 photographs are read right, with 0.5 161 and 44 (experiments.reading.measure, photos,strings:even).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
 _UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
+_AMID, _EDGE = 8.0, 8  # and beyond the last mark where a strip's last columns have ink: it ends amid a word
 _RARE = 0.1  # share of its likelihood that a space has there if digits are close
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
@@ -216,7 +217,7 @@ def _of_strips(
             several = [part for part, one in zip(several, said, strict=True) if one] or several
         for strip, logp in several:
             # times what the finder says: which digit, and where there is none
-            logp, unseen = logp.copy(), np.full(len(logp), _UNSEEN_FAR)
+            logp, unseen, ends = logp.copy(), np.full(len(logp), _UNSEEN_FAR), [len(logp), 0]
             for k in strip.marks:
                 left, _, wide, high = marks.boxes[k].tolist()
                 near = _NEAR * high
@@ -225,10 +226,15 @@ def _of_strips(
                 before, since, first, last, until, after = edges.tolist()
                 unseen[before : after + 1] = np.minimum(unseen[before : after + 1], _UNSEEN)
                 unseen[since : until + 1] = 0
+                ends = [min(ends[0], since), max(ends[1], until + 1)]
                 if marks.kinds[k] < 10 and marks.scores[k] >= SCORE:
                     sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
                     guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
                     logp[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
+            ink = strip.ink
+            for edge, beyond in (ink[:, :_EDGE], unseen[: ends[0]]), (ink[:, -_EDGE:], unseen[ends[1] :]):
+                if edge.max() > 0.5:
+                    beyond[:] = _AMID
             logp[:, :10] -= unseen[:, None]
             logp -= np.logaddexp.reduce(logp, axis=1, keepdims=True)
             # a space in a wide gap in which nothing is read; a pattern knows its spaces
