@@ -39,7 +39,7 @@ _WIDE = 2  # columns on each side of the middle of a gap in which nothing is rea
 # 48 photographs are read right, with 0.5 161 and 44 (experiments.reading.measure, photos,strings:even).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
 _UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
-_AMID, _EDGE = 8.0, 8  # and beyond the last mark where a strip's last columns have ink: it ends amid a word
+_AMID = 8.0  # and beyond the outermost mark if the strip's last column there has ink: a word goes on
 _RARE = 0.1  # share of its likelihood that a space has there if digits are close
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
@@ -232,7 +232,7 @@ def _of_strips(
                     guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
                     logp[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
             ink = strip.ink
-            for edge, beyond in (ink[:, :_EDGE], unseen[: ends[0]]), (ink[:, -_EDGE:], unseen[ends[1] :]):
+            for edge, beyond in (ink[:, 0], unseen[: ends[0]]), (ink[:, -1], unseen[ends[1] :]):
                 if edge.max() > 0.5:
                     beyond[:] = _AMID
             logp[:, :10] -= unseen[:, None]
