@@ -181,7 +181,7 @@ def main() -> None:
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
-        device=("cpu", "that reads"),
+        device=("cpu", "device that reads: cpu, cuda"),
     )  # fmt: skip
     args = parser.parse_args()
     sets = args.sets.split(",")

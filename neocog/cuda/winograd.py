@@ -2,8 +2,8 @@
 
 F(m, r) gives m outputs of a correlation with r taps from n = m + r - 1 products, y = A^T [(G g) * (B^T d)];
 in two dimensions Y = A^T [sum over parts and channels of (G g G^T) * (B^T d B)] A (Cook-Toom transforms).
-Their error grows fast with n, so filters are split into parts of at most 4x4 whose products are summed before
-the inverse transform (Lee and Kwak: decomposable Winograd convolution).
+Their error grows fast with n, so larger filters are split into parts of at most 4x4 whose products are
+summed before the inverse transform (Lee and Kwak: decomposable Winograd convolution).
 """
 
 import math
@@ -142,8 +142,9 @@ class Response(NamedTuple):
 
 
 class Convolution:
-    """A convolution on CUDA cores (``fp32``) or tensor cores (``tf32x3``: a float32 is the sum of two TF32
-    numbers); ``split`` are the parts of its filters, ``m`` the outputs of a tile along an axis, 2 to 5.
+    """A convolution on CUDA cores (``fp32``) or tensor cores (``fp16``; ``tf32x3``: a float32 is the sum of
+    two TF32 numbers); ``split`` are the parts of its filters, ``m`` the outputs of a tile along an axis,
+    2 to 5.
     """
 
     #: Bytes of the Winograd domain that are worked on at a time. What fits an H200's L2 cache (50 MB)
