@@ -182,8 +182,10 @@ def test_where_a_strip_ends_amid_a_word_no_digit_is_read(word: str, text: str) -
 
     image = Image.fromarray(np.pad(page("30"), ((0, 0), (0, 260)), constant_values=255))
     ImageDraw.Draw(image).text((234, 178), word, 0, ImageFont.load_default(59), anchor="ls")
-    reader = Reader(line_model(), device="cpu", rotate=0, min_p=0.0).changed(engine=Beside("30"))
-    assert reader.read(np.asarray(image)).text == text
+    for pattern, said in (None, text), ("###", "307"):  # a pattern knows how many there are
+        reader = Reader(line_model(), device="cpu", rotate=0, min_p=0.0, pattern=pattern)
+        reading = reader.changed(engine=Beside("30")).read(np.asarray(image))
+        assert (reading.text, reading.left_out) == (said, 3 - len(said))
 
 
 @pytest.mark.parametrize("read", ["7", "- 7"])

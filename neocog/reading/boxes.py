@@ -47,8 +47,8 @@ def of_boxes(
     wanted: NDArray[np.bool_] | None,
     *,
     gap: NDArray[np.float32],
-) -> Iterator[tuple[list[int], NDArray[np.float32], list[Any]]]:
-    """Yield lines of a page (H, W): their marks, log likelihoods (T, n), and no places of strips.
+) -> Iterator[tuple[list[int], NDArray[np.float32], list[Any], int]]:
+    """Yield lines of a page (H, W): their marks, log likelihoods (T, n), no places of strips, none left out.
 
     Every mark has a column; between two is one for nothing, or where they are far apart ``gap`` (n,).
     """
@@ -69,7 +69,7 @@ def of_boxes(
             part, columns = line[first:last], [logs[line[first]]]
             for mark, wide in zip(part[1:], gaps[first : last - 1] > space, strict=True):
                 columns += [gap if wide else nothing, logs[mark]]
-            yield part, np.stack(columns), []
+            yield part, np.stack(columns), [], 0
 
 
 def likelihoods(reader: PageReader, grey: NDArray[np.uint8], marks: Finding) -> NDArray[np.float32]:

@@ -39,7 +39,7 @@ _WIDE = 2  # columns on each side of the middle of a gap in which nothing is rea
 # 48 photographs are read right, with 0.5 161 and 44 (experiments.reading.measure, photos,strings:even).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
 _UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
-_AMID = 8.0  # and beyond the outermost mark if the strip's last column there has ink: a word goes on
+_AMID = 8.0  # and beyond the outermost mark at an end of a strip whose last column has ink: a word goes on
 _RARE = 0.1  # share of its likelihood that a space has there if digits are close
 _CLEARER = 1.0  # log likelihood that a strip's marks alone have to gain: among walls of cells it is 3 to 8
 # Mean probability of a line's characters, times mean score of its digits, below which it is no number:
@@ -65,6 +65,7 @@ class TextLine:
     number: ctc.Number  #: what these say: likely texts, and each character with its columns
     places: Sequence[Column] = ()  #: where each column lies; empty where it was read box by box
     unseen: Sequence[int] = ()  #: of ``number.chars``, left out: most likely letters, far from digits
+    cut: int = 0  #: digits beyond the marks of a strip that ends amid ink, left out: most likely a word's
 
     @property
     def chars(self) -> tuple[DigitReading, ...]:
@@ -120,7 +121,8 @@ def read_lines(reader: PageReader, grey: NDArray[np.uint8], found: Finding) -> t
             lines.append(line)
             its = left_out.intersection(own)
             left_out -= its
-            lost += len(line.unseen) + max(0, len(its) - len(line.chars))  # more digits are seen than read
+            lost += len(line.unseen) + line.cut
+            lost += max(0, len(its) - len(line.chars))  # more digits are seen than read
     return lines, len(left_out) + lost
 
 
@@ -135,7 +137,7 @@ def each_line(
     """
     bound, automaton = reader.policy.min_p, reader.automaton
     lines = _of_strips if reader.line_model else partial(of_boxes, gap=_GAP[0])
-    for own, logp, places in lines(reader, grey, marks, wanted):
+    for own, logp, places, cut in lines(reader, grey, marks, wanted):
         # the likeliest text, or of those that are allowed, if that is not far less likely
         number, margin = ctc.number(logp, bound=bound, automaton=automaton), None
         if automaton is not None:
@@ -191,14 +193,14 @@ def each_line(
             middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
             ruled = any(middle[0] < rule < middle[1] for rule in rules)
             words.append(NumberReading("".join(char.char for char in said), p, box, tuple(said), ruled))
-        line = TextLine(tuple(words), margin, logp, number, places, unseen)
+        line = TextLine(tuple(words), margin, logp, number, places, unseen, cut)
         yield own, line if re.search(r"[\d?]", "".join(word.text for word in words)) else None
 
 
 def _of_strips(
     reader: PageReader, grey: NDArray[np.uint8], marks: Finding, wanted: NDArray[np.bool_] | None
-) -> Iterator[tuple[list[int], Logs, list[Column]]]:
-    """Yield lines: their marks, log likelihoods (T, n), where each column lies; strips one after another.
+) -> Iterator[tuple[list[int], Logs, list[Column], int]]:
+    """Yield lines: their marks, log likelihoods (T, n), where each column lies, `TextLine.cut`.
 
     A strip that is in doubt is the ink of its marks alone, if that is likelier; of a frame others vote.
     """
@@ -211,7 +213,7 @@ def _of_strips(
         if _likely(answer) > _likely(answers[k]) + _CLEARER:
             answers[k], cut[k] = answer, replace(cut[k], ink=ink)
     for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
-        own, logs, places, several = list[int](), list[Logs](), list[Column](), list(parts)
+        own, logs, places, several, lost = list[int](), list[Logs](), list[Column](), list(parts), 0
         if len(several) > 1 and reader.automaton is None:  # a label beside a number is left out
             said = [_is_number(ctc.number(logp), marks, strip.marks) for strip, logp in several]
             several = [part for part, one in zip(several, said, strict=True) if one] or several
@@ -231,10 +233,12 @@ def _of_strips(
                     sure = np.log(marks.scores[k] / max(1 - marks.scores[k], 1e-3))
                     guesses = np.maximum(marks.guesses[k] + np.log(10), -5)
                     logp[first : last + 1, :10] += _GUESS * guesses + _SEEN * sure
-            ink = strip.ink
-            for edge, beyond in (ink[:, 0], unseen[: ends[0]]), (ink[:, -1], unseen[ends[1] :]):
-                if edge.max() > 0.5:
-                    beyond[:] = _AMID
+            # where ink goes on past an end of the strip, no digit beyond the outermost mark
+            for column, beyond in (0, slice(ends[0])), (-1, slice(ends[1], None)):
+                if strip.ink[:, column].max() > 0.5 and reader.automaton is None:
+                    unseen[beyond] = _AMID
+                    said = np.r_[False, logp[beyond].argmax(axis=1) < 10]
+                    lost += int((said[1:] & ~said[:-1]).sum())
             logp[:, :10] -= unseen[:, None]
             logp -= np.logaddexp.reduce(logp, axis=1, keepdims=True)
             # a space in a wide gap in which nothing is read; a pattern knows its spaces
@@ -251,7 +255,7 @@ def _of_strips(
             own += strip.marks
             logs += [logp, _GAP]
             places += [(strip, t) for t in range(len(logp) + 1)]
-        yield own, np.concatenate(logs[:-1]), places
+        yield own, np.concatenate(logs[:-1]), places, lost
 
 
 def _is_number(number: ctc.Number, marks: Finding, own: Sequence[int], *, least: float = _NUMBER) -> bool:
