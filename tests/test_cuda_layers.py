@@ -210,6 +210,19 @@ def test_any_shape_has_a_tiling_that_fits(arch):
             assert not t.wgmma or arch == 90
 
 
+def test_few_digits_are_dealt_to_all_processors(emulator):
+    for version, layer, batch in product(("box", "tensor C"), range(3), (8, 64, 4096)):
+        step, _ = step_of(emulator, version, "fukushima2003", layer, "fp16", (26, 78, 70))
+        (launch,) = step.launches(batch, None, None, {})
+        assert np.prod(launch.grid) >= 80
+        assert launch.kernel.threads <= 1024
+    for precision in PRECISIONS:  # bands where streams are slow
+        steps = [step_of(emulator, "tensor C", "neocog", layer, precision)[0] for layer in range(3)]
+        bands = [not step.tiling(8).stream for step in steps]
+        assert all(bands) if precision == "fp32" else bands[0]  # of UC1 a stream has five warps
+        assert all(step.tiling(64).stream for step in steps)
+
+
 def test_blocks_of_a_window_are_a_cluster_if_all_fit_at_once():
     shape = s.Shape(9, 13, 80, 5, 96, 0)
     tiling = s.choose(shape, 8, 90)

@@ -240,3 +240,11 @@ def test_batches_on_the_device_are_the_same_to_the_bit(precision):
         np.testing.assert_array_equal(engine.likelihoods([strip])[0], whole)
     for other, whole in zip(engine.likelihoods(strips[::-1])[::-1], together, strict=True):
         np.testing.assert_array_equal(other, whole)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", BOUND)
+def test_stage_times_on_the_device(precision):
+    engine = CudaLineEngine(line_model("neocog"), precision=precision)
+    for count in (1, 20, 400):
+        assert_adds_up(engine.stage_times(drawn(1) * count))

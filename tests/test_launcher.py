@@ -16,6 +16,7 @@ from neocog.cuda.kernel import PRECISIONS, Kernel
 from neocog.cuda.plan import STAGES, Shelf, plan_of
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import load_model
+from neocog.network.parallel import cores
 from neocog.reading import device as batch_device
 from neocog.reading.device import open_engine
 from tests import cuda_fake
@@ -35,6 +36,22 @@ def gpu():
 def test_a_kernel_of_newer_devices_is_refused(gpu):
     with pytest.raises(DeviceError, match=r"kernel a: needs compute capability 8\.0, the device has 7\.5"):
         gpu._build(Kernel("x.cu", "a", arch=80))
+
+
+def test_kernels_are_built_together_and_loaded_once(gpu):
+    built, meeting = [], threading.Barrier(2, timeout=20)
+
+    def build(kernel):
+        if cores() > 1:
+            meeting.wait()  # two at a time
+        built.append(kernel.name)
+        return kernel.name
+
+    gpu._build, gpu._load = build, lambda kernel, text: f"loaded {text}"
+    kernels = [Kernel("x.cu", name) for name in ("a", "b")]
+    gpu.prepare(kernels * 2)
+    assert gpu.function(kernels[1]) == "loaded b"
+    assert sorted(built) == ["a", "b"]
 
 
 def test_the_drivers_structures_and_values_are_its_own():  # of cuda.h, 64 bit

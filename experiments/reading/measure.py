@@ -191,9 +191,10 @@ def main() -> None:
         sets.remove("time")
         with ProcessPoolExecutor(1, spawn, prepare, (make, 2)) as pool:
             timed = pool.submit(times, args.data, args.frozen).result()
+    jobs = args.jobs if args.device == "cpu" else 1
     todo = list(samples(args.data, args.frozen, sets))
     order = np.random.default_rng(0).permutation(len(todo)).tolist()  # slow ones are spread
-    with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, 1)) as pool:
+    with ProcessPoolExecutor(jobs, spawn, prepare, (make, 1)) as pool:
         read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
     rows = [read[k] for k in sorted(read)]
     lines, reader = summary(rows), make()

@@ -130,9 +130,10 @@ def fits(shape: Shape, t: Tiling, arch: int) -> bool:
 
 
 def clustered(shape: Shape, t: Tiling, batch: int, arch: int, processors: int) -> bool:
-    """Whether blocks that share a window are a cluster: where all find room at once, on devices like the H200
-    that was measured: they save 3 to 9 % of a pass there, and cost 9 to 10 % where there is no such room
-    (``python -m experiments.gpu.latency DIGITS --clusters`` of commit bfe99381).
+    """Whether blocks that share a window are a cluster: where all find room at once.
+
+    Only on devices like the H200 that was measured. There clusters save 3 to 9 % of a pass; without such room
+    they cost 9 to 10 % (``python -m experiments.gpu.latency DIGITS --clusters`` of commit bfe99381).
     """
     x, y, _ = blocks_of(shape, t, batch)
     return serves(arch, processors) and x * y <= t.clusters

@@ -37,6 +37,7 @@ _WIDE = 2  # columns on each side of the middle of a gap in which nothing is rea
 # Weights, in log likelihood of a column, of the finder's guess among ten digits, of its log odds that one is
 # there, and what digits lose where there is no mark. With 0.7 for the guess 163 of 200 even cheques and 44 of
 # 48 photographs are read right, with 0.5 161 and 44 (experiments.reading.measure, photos,strings:even).
+# The rest on sheets of seeds 31 and 32 (experiments.sheets.measure).
 _GUESS, _SEEN, _UNSEEN = 0.7, 1.0, 1.0
 _UNSEEN_FAR, _NEAR = 3.0, 0.6  # and where no mark is so near, in its heights: letters beside print are there
 _AMID = 8.0  # and beyond the outermost mark at an end of a strip whose last column has ink: a word goes on
