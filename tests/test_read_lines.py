@@ -158,9 +158,9 @@ def test_a_digit_that_was_seen_and_not_read_is_a_doubt() -> None:
 def test_what_the_lines_say_of_letters_beside_a_number_is_left_out(
     gap: int, text: str, left_out: int
 ) -> None:
-    """The finder sees no digit in the h; near a number it may be one that the finder does not know."""
+    """The finder sees no digit in the n; near a number it may be one that the finder does not know."""
     image = Image.fromarray(np.pad(page("30"), ((0, 0), (0, 160)), constant_values=255))
-    letter = (223 + gap, 178), "h", 0, ImageFont.load_default(59)
+    letter = (223 + gap, 178), "n", 0, ImageFont.load_default(59)
     ImageDraw.Draw(image).text(*letter, anchor="ls")
     reading = reader_of("30 7").read(np.asarray(image))
     assert (reading.text, reading.left_out) == (text, left_out)
@@ -313,7 +313,7 @@ class Table(Engine):
 def test_live_announces_what_stands_apart_in_a_row_and_what_is_shown_again() -> None:
     cells = np.full((240, 1100, 3), 255, np.uint8)
     for k, text in enumerate(("23", "7", "7", "23")):
-        np.minimum(cells, picture(text, size=(1100, 240), at=30 + 280 * k, tall=60), out=cells)
+        np.minimum(cells, picture(text, size=(1100, 240), at=30 + 280 * k, tall=66), out=cells)
     shown = clip(("23", 20), ("", 20), ("7", 25), ("", 20), ("7", 25), ("", 20), ("23", 20))
     for frames in ([cells] * 15, shown):
         with Pipeline(open_source(frames), reader_of("").changed(engine=Table(""))) as views:

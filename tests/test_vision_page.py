@@ -349,7 +349,7 @@ def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, l
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_a_line_of_five_digits_is_turned_upright(reader: Reader, line: np.ndarray, turn: int) -> None:
-    upright = laid(line, (400, 700), (200, 300))
+    upright = cv2.resize(laid(line, (400, 700), (200, 300)), None, fx=1.4, fy=1.4)
     read = reader.read(np.ascontiguousarray(np.rot90(upright, turn // 90)))
     assert (read.turn, read.plain) == (turn, reader.read(upright).plain)
 

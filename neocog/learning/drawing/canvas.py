@@ -38,6 +38,7 @@ class Canvas:
     image: NDArray[np.float32]  #: grey levels, (H, W)
     rng: Rng
     faces: list[Face] = field(default_factory=list)
+    written: list[Face] = field(default_factory=list)  #: that look as if written by hand; for letters only
     bright_ink: bool = False
     turn: float = 0.0  #: radians
     marks: list[Mark] = field(default_factory=list)

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -145,6 +146,24 @@ class Running:
             level = np.clip(row, -3, 0) * self.body + outer
             line[:] = np.stack([line[:, 0] * self.wide, level], 1) / 6
         return lines
+
+
+def printed(words: str, high: float, rng: Rng) -> tuple[NDArray[np.float32], int]:
+    """Print words with capitals so many pixels high: their ink (h, w), and its top below the baseline."""
+    if rng.random() < 0.5:
+        font = cast(ImageFont.FreeTypeFont, ImageFont.load_default(high / 0.72))
+        left, top, right, bottom = (int(v) for v in font.getbbox(words, anchor="ls"))
+        sheet = Image.new("L", (right - left, bottom - top), 0)
+        ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font, anchor="ls")
+        cover = np.asarray(sheet, np.float32)
+    else:
+        face, thick = int(rng.choice([0, 1, 2, 3, 4])), max(1, round(high * rng.uniform(0.05, 0.16)))
+        face |= cv2.FONT_ITALIC * int(rng.random() < 0.15)
+        (wide, above), below = cv2.getTextSize(words, face, high / 21, thick)
+        field, top = np.zeros((above + below + thick, wide + thick), np.uint8), -above - thick // 2
+        cv2.putText(field, words, (0, -top), face, high / 21, 255, thick, cv2.LINE_AA)
+        cover = field.astype(np.float32)
+    return cover / np.float32(255), top
 
 
 class Face:

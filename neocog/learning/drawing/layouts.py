@@ -247,8 +247,8 @@ def document(canvas: Canvas, hand: Hand, high: float) -> None:
     rng, wide = canvas.rng, canvas.wide
     script = _script(canvas) if rng.random() < 0.15 else "latin"
     face = _face(canvas, script)
-    size, contrast = max(6.0, high * rng.uniform(0.35, 1.1)), rng.uniform(0.4, 0.97)
-    step, hands, tight = size * rng.uniform(1.25, 1.9), rng.uniform(0.1, 0.6), rng.random() < 0.3
+    size, contrast = max(6.0, high * rng.uniform(0.35, 1.4)), rng.uniform(0.4, 0.97)
+    step, hands, tight = size * rng.uniform(1.25, 1.9), rng.uniform(0.1, 0.7), rng.random() < 0.3
     margin = rng.uniform(*((-2, 2) if wide < 30 * size else (2, 8))) * size
     y = rng.uniform(-0.5, 1) * step
     while y < canvas.high:
@@ -279,11 +279,13 @@ def document(canvas: Canvas, hand: Hand, high: float) -> None:
 def letters(canvas: Canvas, hand: Hand, high: float) -> None:
     """Words by hand, of letters apart or joined, of several scripts, or in a typeface; no digits."""
     rng = canvas.rng
-    how = str(rng.choice(["joined", "apart", "foreign", "print", "boxes"], p=[0.28, 0.34, 0.12, 0.2, 0.06]))
+    how = str(rng.choice(["joined", "apart", "foreign", "print", "boxes"], p=[0.25, 0.29, 0.1, 0.3, 0.06]))
     if how == "boxes":
         return forms(canvas, hand, min(high, canvas.side / 3), letters=1.0)
     script = _script(canvas) if how == "foreign" or rng.random() < 0.4 else "latin"
     face, slope = _face(canvas, script), rng.normal(0, 0.03)
+    if how == "print" and script == "latin" and canvas.written and rng.random() < 0.7:
+        face = canvas.written[rng.integers(len(canvas.written))]
     high = min(max(high, 11 if how == "print" else 14), canvas.side / 3)
     if how == "print" and rng.random() < 0.6:
         high = log_uniform(rng, 9, 34)
@@ -293,7 +295,7 @@ def letters(canvas: Canvas, hand: Hand, high: float) -> None:
         while x < canvas.wide:
             base = y + slope * x
             if how == "print":
-                word = face.any_word(rng, script)
+                word = face.any_word(rng, script) if script != "latin" else any_word(rng)
                 x += canvas.print_word(word, x, base - high, high, face, hand.pen.contrast)
             else:
                 own = script if how == "foreign" else "latin"
@@ -381,8 +383,8 @@ def strikes(canvas: Canvas, hand: Hand) -> None:
 
 
 LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
-    "rows": (rows, 0.12), "amount": (amount, 0.08), "scattered": (scattered, 0.06), "single": (single, 0.08),
-    "card": (card, 0.08), "forms": (forms, 0.1), "table": (table, 0.07), "document": (document, 0.11),
+    "rows": (rows, 0.1), "amount": (amount, 0.06), "scattered": (scattered, 0.05), "single": (single, 0.06),
+    "card": (card, 0.06), "forms": (forms, 0.08), "table": (table, 0.06), "document": (document, 0.23),
     "letters": (letters, 0.2), "music": (music, 0.015), "scribbles": (scribbles, 0.035),
     "nothing": (lambda canvas, hand, high: None, 0.05),
 }  # fmt: skip

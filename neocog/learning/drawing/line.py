@@ -20,7 +20,9 @@ _FAR = 10**4
 
 _PLAIN = [c for c in LETTERS if c not in "OoIlSsZzBbqgxXDQ"]  # letters that no hand takes for a digit
 _SLIM = ".,:-="  # signs under or over which no digit may slip
-_NEGATIVE = 0.1  # of the lines hold no number: their answer is empty
+_NEGATIVE = 0.12  # of the lines hold no number: their answer is empty
+_SEGMENTED = 0.06  # of the lines, besides those of hands that always do, have digits as displays show them
+_IN_PRINT = 0.12  # of the lines in no frames stand beside print: it is not read
 _IN_FRAMES = 0.25  # of lines of digits alone
 _FRAMES = ("cells", "boxes", "boxes", "rings", "polygons", "brackets", "corners", "under", "ticks", "fields")
 
@@ -92,6 +94,7 @@ class Row:
         self.top, self.foot = list[float](), list[float]()
         self.ends: list[tuple[int, int]] = []  # columns of each character
         self.spans: list[tuple[float, float]] = []  # and of each frame, filled or not
+        self.printed = False  # nothing is written; print stands on both sides
 
     @property
     def begin(self) -> float:
@@ -288,6 +291,7 @@ def draw_line(
         framed = text.isdigit() and len(text) < 14 and rng.random() < _IN_FRAMES
         framed |= not shown and rng.random() < 0.6
         hand = Hand(hands, rng)
+        hand.segmented |= rng.random() < _SEGMENTED
         if lone:  # with a marker or chalk at times, as slanted as any
             if rng.random() < 0.4:
                 hand.width = float(rng.uniform(0.12, 0.22))
@@ -303,6 +307,8 @@ def draw_line(
             for _ in range(int(rng.integers(1, 4)) if rng.random() < 0.4 or not text else 0):
                 slots.insert(int(rng.integers(len(slots) + 1)), "")
             fits = row.fill(slots, rng.uniform(0.85, 1.9) * _HIGH, rng.uniform(0.75, 1.0))
+        elif negative and rng.random() < 0.25:
+            row.printed = fits = True
         elif negative and rng.random() < 0.6:
             fits = row.join(shown) if rng.random() < 0.7 else row.sketch()
         else:
@@ -347,6 +353,17 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
     field = row.field()
     if rng.random() < (0.3 if row.spans else 0.05):
         _caption(field, rng, left, right, top, foot)
+    sides = [False, False]
+    if row.printed or (text and not row.spans and rng.random() < _IN_PRINT):
+        sides = [row.printed or one > 0 for one in rng.permutation([1, int(rng.random() < 0.3)])]
+        size, base = log_uniform(rng, 0.5, 1.1) * high, row.base + rng.normal(0, 0.05) * high
+        gap, dark = rng.uniform(0.2, 0.9) * size, np.float32(rng.uniform(0.5, 1))
+        for side in (k for k in range(2) if sides[k]):
+            cover, top = glyphs.printed(f"{any_word(rng)} {any_word(rng)}", size, rng)
+            x = round(left - gap - cover.shape[1]) if side == 0 else round(right + gap)
+            cover, y = cover[:, max(0, -x) :], max(0, round(base) + top)
+            part = field[y : y + len(cover), max(0, x) : max(0, x) + cover.shape[1]]
+            np.maximum(part, dark * cover[: len(part), : part.shape[1]], out=part)
     rules = np.zeros_like(field)
     if row.spans:
         left, right = min(left, row.spans[0][0]), max(right, row.spans[-1][1])
@@ -367,6 +384,8 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
     before, after = np.where(tight, rng.uniform(-0.06, 0.1, 2), rng.uniform(0.02, 1.0, 2)) * high
     if roomy and rng.random() < 0.75:  # the reader leaves a digit's height where nothing stands
         before, after = np.where(rng.random(2) < 0.5, 1.0, rng.uniform(0.3, 2.4, 2)) * high
+    seen = rng.uniform(0.5, 4 if row.printed else 1.3, 2) * high
+    before, after = np.where(sides, seen, (before, after))
     first, last = max(0, int(left - before)), int(right + after)
     if roomy and rng.random() < 0.15 and min(before, after) > 0.25 * high:  # an end of what stands beside
         other = row.hand.character(str(rng.integers(10)), high).cover

@@ -45,6 +45,7 @@ class Page:
     image: NDArray[np.uint8]  #: (H, W)
     marks: NDArray[np.float32]  #: (M, 5): label (`IGNORE`, digit, `SIGN` + k of `SIGNS`), middle, size
     extent: tuple[int, int]  #: rows and columns; beyond, pixels are mirrored
+    anchored: bool = False  #: a finder that a run begins with knows such pages: its scores are to stay
 
 
 _SHARES = {  # sheet: an edge of it; bright: ink on a dark ground; surface: a wall, a board, a monitor
@@ -54,10 +55,15 @@ _SHARES = {  # sheet: an edge of it; bright: ink on a dark ground; surface: a wa
 _SHARES_OF_NOTHING = _SHARES | {"rules": 0.4, "folds": 0.2, "stains": 0.25, "surface": 0.4, "clutter": 0.5}
 _QUARTERS = (0.875, 0.05, 0.025, 0.05)  # of the pages, by how many quarter turns they lie
 _ALIKE = ({0, 8}, {0, 1, 2, 5, 6, 8, 9})  # digits that may be one on their side, and upside down
+_NEW = "document", "letters", "music", "scribbles", "nothing"  # numbers among print, and pages without any
+_SEGMENTED = 0.06  # of the hands, which write digits as displays show them
 _LEANT = 0.6  # times as wide as it is high is a 1 that may be one on its side
 
 
-def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *, side: int = SIDE) -> Page:
+def draw_page(
+    hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
+    side: int = SIDE, written: Sequence[Face] = (),
+) -> Page:  # fmt: skip
     """Draw a page; ``seed`` decides layout, size, pen, ground and turn, ``variation`` with it all else."""
     rng, names = np.random.default_rng([seed, 0]), list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
@@ -73,11 +79,13 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
         turn = min(max(turn, -0.15), 0.15)  # far from where an upright page may lie
     rng = np.random.default_rng([seed, 1 + variation])
     canvas = ground(hands, faces, on, rng, (side, side), turn=turn)
+    canvas.written = list(written)
     if "blots" in on:
         paper.blots(canvas, tall)
     hand = Hand(hands, rng, pen=pen)
     hand.style, hand.running.style = rng.uniform(0, 0.25), rng.uniform(0, 0.35)
     hand.running.body = float(np.exp(rng.normal(0, 0.15)))
+    hand.segmented = rng.random() < _SEGMENTED
     LAYOUTS[layout][0](canvas, hand, tall)
     if second and layout in ("scattered", "rows"):
         scattered(canvas, Hand(hands, rng), tall)
@@ -96,11 +104,13 @@ def draw_page(hands: Hands, faces: list[Face], seed: int, variation: int = 0, *,
         marks, inner = _lying(marks, quarters, wide, high), np.rot90(inner, quarters)
         high, wide = inner.shape
     if (factor := min(2.0, side / max(high, wide))) > 1 and rng.random() < _ENLARGED:
-        wide, high = int(wide * factor), int(high * factor)
-        inner = np.asarray(cv2.resize(inner, (wide, high), interpolation=cv2.INTER_CUBIC), np.uint8)
-        marks[:, 1:] *= factor
+        size = int(wide * factor), int(high * factor)
+        inner = np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+        marks[:, 1:] *= np.tile(np.array(size) / (wide, high), 2)
+        wide, high = size
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
-    return Page(np.asarray(whole, np.uint8), marks, (high, wide))
+    anchored = bool(quarters) or not (layout in _NEW or hand.segmented)
+    return Page(np.asarray(whole, np.uint8), marks, (high, wide), anchored)
 
 
 def _lying(marks: NDArray[np.float32], quarters: int, wide: int, high: int) -> NDArray[np.float32]:
@@ -215,13 +225,16 @@ def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.array([digit.sum(), right, false, mistaken, sign.sum(), clean, int(empty)], np.int64)
 
 
-_drawers: list[tuple[dict[bool, Hands], list[Face]]] = []  # of a process that draws
+_drawers: list[tuple[dict[bool, Hands], list[Face], list[Face]]] = []  # of a process that draws
 
 
 def prepare(data: Path, fonts: Sequence[Path]) -> None:
     """Let this process draw with the hands of a folder of sets, and with typefaces."""
     cv2.setNumThreads(1)
-    _drawers.append(({held: load_hands(data, held=held) for held in (False, True)}, faces_of(*fonts)))
+    hands = {held: load_hands(data, held=held) for held in (False, True)}
+    files = enumerate(sorted((data / "hands/free/typefaces").glob("*.*")))
+    written = [Face(file) for k, file in files if k % 8]  # of eight, one is kept apart
+    _drawers.append((hands, faces_of(*fonts), written))
 
 
 @cache
@@ -232,8 +245,8 @@ def faces_of(*fonts: Path) -> list[Face]:
 
 def draw_pages(seeds: list[tuple[int, int]], side: int, held: bool) -> list[Page]:
     """Draw pages of seeds and variations in a process that is prepared; ``held``: by hands kept apart."""
-    hands, faces = _drawers[-1]
-    return [draw_page(hands[held], faces, *seed, side=side) for seed in seeds]
+    hands, faces, written = _drawers[-1]
+    return [draw_page(hands[held], faces, *seed, side=side, written=written) for seed in seeds]
 
 
 CONDITIONS = (

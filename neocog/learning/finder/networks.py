@@ -185,7 +185,7 @@ _KIND = 0.5  # and from this one what the mark is
 _NONE = -100  # where nothing is asked
 #: Weights of the parts of the loss beside the heat's 1 (boxes' sizes, their middles, what the marks are); set
 #: in a trial run and not tuned.
-_OF_SIZE, _OF_OFFSET, _OF_KIND = 0.5, 0.2, 0.3
+_OF_SIZE, _OF_OFFSET, _OF_KIND, _OF_ANCHOR = 0.5, 0.2, 0.3, 1.0
 
 
 class Targets(NamedTuple):
@@ -197,6 +197,7 @@ class Targets(NamedTuple):
     box: Tensor  #: (B, 4, h, w) log width and height, offset x and y of the nearest mark
     near: Tensor  #: (B, h, w) how much the box counts
     kind: Tensor  #: (B, h, w) of int8
+    anchor: Tensor  #: (B, 2, h, w) probabilities that are to stay, -1 where none is
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
@@ -233,16 +234,23 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
     kind = torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, _NONE))
     near = torch.where(best > _SURE, best, torch.zeros_like(best)).half()
     care = ~ignored | (best > _SURE)
-    return Targets(hills.half(), hills > 0.9999, care, box.half(), near, kind.to(torch.int8))
+    anchor = torch.full_like(hills, -1.0).half()
+    return Targets(hills.half(), hills > 0.9999, care, box.half(), near, kind.to(torch.int8), anchor)
 
 
 def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
-    """Focal loss (Zhou et al. 2019, eq. 1), L1, entropy: their mean, and how wrong each page is (B,)."""
+    """Focal loss (Zhou et al. 2019, eq. 1), L1, entropy: their mean, and how wrong each page is (B,).
+
+    Where probabilities are to stay, the divergence from them takes the focal loss's place.
+    """
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)
     hit = F.softplus(-logits) * (1 - p) ** 2
     miss = F.softplus(logits) * p**2 * (1 - wanted.heat.float()) ** 4
     focal = torch.where(wanted.centre, hit, miss) * wanted.care[:, None]
+    before = wanted.anchor.float().clamp_min(0)
+    moved = F.softplus(logits) - before * logits - torch.special.entr(before) - torch.special.entr(1 - before)
+    focal = torch.where(wanted.anchor < 0, focal, _OF_ANCHOR * moved)
     by_page = focal.sum((2, 3))
     count = wanted.centre.sum((2, 3)).float()
     heat = (by_page[:, 0].sum() + by_page[:, 1].sum()) / (count.sum() + len(out))

@@ -100,7 +100,7 @@ class _Run:
         first = {"number": 0, "steps": 0, "hard": [Seeds(), Seeds()]}
         self.run = Run(folder / "run.safetensors", told, networks, self.optimiser, **first)
         self.state = self.run.state
-        self.begun = load_finder(settings.start) if settings.start and not self.run.resumed else None
+        self.begun, self.anchor = load_finder(settings.start) if settings.start else None, None
         if self.begun:
             own = self.network.graph()
             shapes = [{name: value.shape for name, value in one.tensors.items()} for one in (own, self.begun)]
@@ -126,7 +126,9 @@ class _Run:
             seeds, parts = coming.pop(0)
             pages = drawn(parts)
             if self.begun:
-                for network in (self.network, self.average):
+                self.anchor = FinderNetwork().to(self.place)
+                networks = () if self.run.resumed else (self.network, self.average)
+                for network in (self.anchor, *networks):
                     network.take(self.begun, self._normalised(pages[:256]))
                 self.begun = None
             wrong, mean = self._go_through(pages)
@@ -172,6 +174,12 @@ class _Run:
             for row, page in zip(marks, some, strict=True):
                 row[: len(page.marks)] = page.marks[:most]
             answers.append(targets(torch.from_numpy(marks).to(self.place), settings.side, _LARGEST))
+            if self.anchor:  # its scores stay on most pages, and where nothing is asked
+                with torch.no_grad():
+                    scores = torch.sigmoid(self.anchor(x)[:, :2].float())
+                new = torch.tensor([not page.anchored for page in some], device=self.place)
+                scores[answers[-1].care[:, None].expand_as(scores) & new[:, None, None, None]] = -1
+                answers[-1] = answers[-1]._replace(anchor=scores.half())
         maps, wanted = torch.cat(pictures), Targets(*map(torch.cat, zip(*answers, strict=True)))
         told, first = list[Tensor](), list[tuple[NDArray[np.int64], Tensor]]()
         rng = np.random.default_rng([settings.seed, self.state.number, 7])
