@@ -179,7 +179,7 @@ def test_lines_that_look_the_same_are_read_now_and_then(reader, monkeypatch):
         lefts = [row[0].box[0] for row in view.seen.rows]
         assert np.abs(np.subtract(lefts, 28 + n % 3)).max() <= 8
     assert read[1] == 2, "after that of the frame that warms"
-    assert 2 * _READS <= sum(read[1:]) <= len(frames), "what looks the same is not read again and again"
+    assert sum(read[1:]) <= 2 * _READS + 2, "what looks the same is not read again and again"
     other = seen_by(reader, [*frames, np.vstack([picture("355"), picture("2086")])])[-1]
     assert [vote.leading[0] for vote in other.seen.votes] == ["355", "2086"]
 

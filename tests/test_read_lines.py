@@ -154,13 +154,15 @@ def test_a_digit_that_was_seen_and_not_read_is_a_doubt() -> None:
     assert reader_of("30.7", min_p=0.5).read(page("307")).text == "30.7"
 
 
-@pytest.mark.parametrize(("gap", "text", "left_out"), [(40, "30", 1), (11, "30 7", 0)])
+@pytest.mark.parametrize(
+    ("gap", "shown", "text", "left_out"), [(40, "n", "30", 1), (11, "n", "30 7", 0), (40, "h", "30 7", 1)]
+)
 def test_what_the_lines_say_of_letters_beside_a_number_is_left_out(
-    gap: int, text: str, left_out: int
+    gap: int, shown: str, text: str, left_out: int
 ) -> None:
-    """The finder sees no digit in the n; near a number it may be one that the finder does not know."""
+    """The finder sees no digit in the n, in the h a 4; near a number it may be one that it does not know."""
     image = Image.fromarray(np.pad(page("30"), ((0, 0), (0, 160)), constant_values=255))
-    letter = (223 + gap, 178), "n", 0, ImageFont.load_default(59)
+    letter = (223 + gap, 178), shown, 0, ImageFont.load_default(59)
     ImageDraw.Draw(image).text(*letter, anchor="ls")
     reading = reader_of("30 7").read(np.asarray(image))
     assert (reading.text, reading.left_out) == (text, left_out)

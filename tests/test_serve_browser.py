@@ -321,7 +321,8 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
         (tmp_path / f"{name}.png").write_bytes(sheet(text))
     (tmp_path / "other.png").write_bytes(page_file("7"))
     struck = Image.open(tmp_path / "one.png")
-    ImageDraw.Draw(struck).line([(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], 40, 6)
+    strokes = [(225, 390), (345, 460), (345, 390), (225, 460), (350, 420), (220, 440), (350, 395)]
+    ImageDraw.Draw(struck).line(strokes, 40, 8)
     struck.save(tmp_path / "struck.png")
 
     def boxes(browser: Chromium) -> Any:

@@ -347,9 +347,14 @@ def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, l
         assert sum(asked) < most * 1024 * 736
 
 
-@pytest.mark.parametrize("turn", [0, 90, 180, 270])
-def test_a_line_of_five_digits_is_turned_upright(reader: Reader, line: np.ndarray, turn: int) -> None:
-    upright = cv2.resize(laid(line, (400, 700), (200, 300)), None, fx=1.4, fy=1.4)
+@pytest.mark.parametrize(
+    ("turn", "times"),
+    [(0, 1), pytest.param(90, 1, marks=pytest.mark.xfail(reason="too small")), (180, 1), (270, 1), (90, 1.4)],
+)
+def test_a_line_of_five_digits_is_turned_upright(
+    reader: Reader, line: np.ndarray, turn: int, times: float
+) -> None:
+    upright = cv2.resize(laid(line, (400, 700), (200, 300)), None, fx=times, fy=times)
     read = reader.read(np.ascontiguousarray(np.rot90(upright, turn // 90)))
     assert (read.turn, read.plain) == (turn, reader.read(upright).plain)
 

@@ -359,9 +359,9 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
         size, base = log_uniform(rng, 0.5, 1.1) * high, row.base + rng.normal(0, 0.05) * high
         gap, dark = rng.uniform(0.2, 0.9) * size, np.float32(rng.uniform(0.5, 1))
         for side in (k for k in range(2) if sides[k]):
-            cover, top = glyphs.printed(f"{any_word(rng)} {any_word(rng)}", size, rng)
+            cover, rise = glyphs.printed(f"{any_word(rng)} {any_word(rng)}", size, rng)
             x = round(left - gap - cover.shape[1]) if side == 0 else round(right + gap)
-            cover, y = cover[:, max(0, -x) :], max(0, round(base) + top)
+            cover, y = cover[:, max(0, -x) :], max(0, round(base) + rise)
             part = field[y : y + len(cover), max(0, x) : max(0, x) + cover.shape[1]]
             np.maximum(part, dark * cover[: len(part), : part.shape[1]], out=part)
     rules = np.zeros_like(field)

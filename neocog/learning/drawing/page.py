@@ -232,9 +232,14 @@ def prepare(data: Path, fonts: Sequence[Path]) -> None:
     """Let this process draw with the hands of a folder of sets, and with typefaces."""
     cv2.setNumThreads(1)
     hands = {held: load_hands(data, held=held) for held in (False, True)}
-    files = enumerate(sorted((data / "hands/free/typefaces").glob("*.*")))
-    written = [Face(file) for k, file in files if k % 8]  # of eight, one is kept apart
-    _drawers.append((hands, faces_of(*fonts), written))
+    _drawers.append((hands, faces_of(*fonts), [Face(file) for file in written_typefaces(data)]))
+
+
+def written_typefaces(data: Path) -> list[Path]:
+    """Files of typefaces that look as if written by hand, but for every eighth, of a folder of sets."""
+    folder, kinds = data / "hands/free/typefaces", (".otf", ".ttf", ".woff", ".woff2")
+    files = sorted(file for file in folder.glob("*.*") if file.suffix in kinds)
+    return [file for k, file in enumerate(files) if k % 8]
 
 
 @cache

@@ -22,7 +22,7 @@ from neocog.errors import ModelError
 from neocog.learning.checkpoint import Run, RunningMean, worded
 from neocog.learning.drawing.bank import drawers
 from neocog.learning.drawing.hands import load_hands
-from neocog.learning.drawing.page import Page, compared, draw_pages, prepare
+from neocog.learning.drawing.page import Page, compared, draw_pages, prepare, written_typefaces
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, Targets, loss, normalised, targets
 from neocog.vision.finder import FinderSettings, decode, merged
 from neocog.vision.finder_model import load_finder
@@ -68,7 +68,9 @@ def train_finder(
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     torch.backends.cudnn.benchmark = device.startswith("cuda")
-    learned_from = load_hands(data).counts() | {"fonts": sorted(font.name for font in fonts)}
+    names = {"fonts": sorted(font.name for font in fonts)}
+    names["written"] = [font.name for font in written_typefaces(data)]
+    learned_from = load_hands(data).counts() | names
     with drawers(workers, prepare, data, fonts) as pool:
         return _Run(learned_from, folder, settings, device, tell).learn(pool, minutes)
 
@@ -126,10 +128,11 @@ class _Run:
             seeds, parts = coming.pop(0)
             pages = drawn(parts)
             if self.begun:
+                held = drawn(kept)[:256]  # the same when the run is stopped and goes on
                 self.anchor = FinderNetwork().to(self.place)
                 networks = () if self.run.resumed else (self.network, self.average)
                 for network in (self.anchor, *networks):
-                    network.take(self.begun, self._normalised(pages[:256]))
+                    network.take(self.begun, self._normalised(held))
                 self.begun = None
             wrong, mean = self._go_through(pages)
             first, last = (int(share * len(seeds)) for share in _HARD)
