@@ -392,7 +392,9 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
         browser.type(":focus", f"45{ENTER}")
         browser.type(":focus", f"{CONTROL}z")  # takes it back
         browser.type(":focus", f"45 7{ENTER}{ENTER}{TAB}")  # a ? is nothing to agree with
-        browser.run("[...document.querySelectorAll('#cells input')].find((one) => one.value === '123').focus()")
+        browser.run(
+            "[...document.querySelectorAll('#cells input')].find((one) => one.value === '123').focus()"
+        )
         browser.type(":focus", ENTER)
         for table in ("tsv", "jsonl"):
             browser.click(f"[data-table={table}]")
