@@ -107,6 +107,18 @@ def test_texts_are_of_their_kind():
     assert set("".join(any_text(rng) for _ in range(2000))) == {*ALPHABET, "÷"}
 
 
+def test_print_beside_a_line_leaves_where_it_is_cut(hands, monkeypatch):
+    def rows(share: float) -> float:  # of a strip that are above what is written, at the median
+        monkeypatch.setattr(line, "_IN_PRINT", share)
+        given = {"negatives": False, "few": 0.0}
+        drawn = [draw_line(hands, np.random.default_rng(seed), **given)[0] for seed in range(40)]
+        return float(
+            np.median([np.flatnonzero((ink > 100).any(axis=1))[0] for ink in drawn if ink.max() > 100])
+        )
+
+    assert rows(1.0) < rows(0.0) + 10
+
+
 def test_lines_have_ink_where_they_say_something(hands, monkeypatch):
     lines = [draw_line(hands, np.random.default_rng(seed)) for seed in range(20)]
     for ink, text in lines:

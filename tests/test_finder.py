@@ -463,12 +463,29 @@ def test_a_run_begins_with_the_weights_of_a_file(hands_dir, tmp_path, monkeypatc
         training.train_finder(hands_dir, tmp_path / "c", settings)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir, tmp_path):
+def test_scores_that_are_to_stay_are_left_for_no_mark() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
+    from neocog.learning.finder import networks
+
+    marks, out = torch.tensor([[[3.0, 30, 30, 20, 30]]]), torch.randn(1, networks.OUTPUTS, 16, 16)
+    out.requires_grad_()
+    wanted = networks.targets(marks, 64, 96.0)
+    steps = []
+    for anchor in (wanted.anchor, torch.sigmoid(out[:, :2].detach())):
+        networks.loss(out, wanted._replace(anchor=anchor))[0].backward()
+        steps.append(float(out.grad[:, :2].abs().max()))
+        out.grad = None
+    assert steps[0] > 1e-2 > 1e-6 > steps[1]
+
+
+@pytest.mark.parametrize("start", [None, FINDER])
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(hands_dir, tmp_path, start):
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import training
 
     torch.set_num_threads(1)
-    given = training.FinderTraining(chunk=8, chunks=2, passes=1, batch=4, side=64, validation=4, seed=3)
+    sizes = {"chunk": 8, "chunks": 2, "passes": 1, "batch": 4, "side": 64, "validation": 4}
+    given = training.FinderTraining(seed=3, start=start and str(find_model(start)), **sizes)
 
     def run(folder, settings=given, tell=str, **how):
         return training.train_finder(hands_dir, tmp_path / folder, settings, workers=1, tell=tell, **how)

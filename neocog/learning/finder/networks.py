@@ -185,7 +185,7 @@ _KIND = 0.5  # and from this one what the mark is
 _NONE = -100  # where nothing is asked
 #: Weights of the parts of the loss beside the heat's 1 (boxes' sizes, their middles, what the marks are); set
 #: in a trial run and not tuned.
-_OF_SIZE, _OF_OFFSET, _OF_KIND, _OF_ANCHOR = 0.5, 0.2, 0.3, 1.0
+_OF_SIZE, _OF_OFFSET, _OF_KIND = 0.5, 0.2, 0.3
 
 
 class Targets(NamedTuple):
@@ -250,7 +250,7 @@ def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
     focal = torch.where(wanted.centre, hit, miss) * wanted.care[:, None]
     before = wanted.anchor.float().clamp_min(0)
     moved = F.softplus(logits) - before * logits - torch.special.entr(before) - torch.special.entr(1 - before)
-    focal = torch.where(wanted.anchor < 0, focal, _OF_ANCHOR * moved)
+    focal = torch.where(wanted.anchor < 0, focal, moved)
     by_page = focal.sum((2, 3))
     count = wanted.centre.sum((2, 3)).float()
     heat = (by_page[:, 0].sum() + by_page[:, 1].sum()) / (count.sum() + len(out))

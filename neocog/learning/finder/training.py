@@ -128,11 +128,13 @@ class _Run:
             seeds, parts = coming.pop(0)
             pages = drawn(parts)
             if self.begun:
-                held = drawn(kept)[:256]  # the same when the run is stopped and goes on
+                # the run's first pages, also when it was stopped and goes on
+                first = settings.seed * 1_000_003 % 2_000_000_000
+                known = drawn(order([(first + k, 0) for k in range(min(256, settings.chunk))])[1])
                 self.anchor = FinderNetwork().to(self.place)
                 networks = () if self.run.resumed else (self.network, self.average)
                 for network in (self.anchor, *networks):
-                    network.take(self.begun, self._normalised(held))
+                    network.take(self.begun, self._normalised(known))
                 self.begun = None
             wrong, mean = self._go_through(pages)
             first, last = (int(share * len(seeds)) for share in _HARD)
