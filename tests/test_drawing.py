@@ -11,8 +11,9 @@ import pytest
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.datasets import Digits, open_dataset, open_digits, read_sklearn
-from neocog.learning.drawing import line, texts
-from neocog.learning.drawing.glyphs import HELD_OUT, allograph, styles_of
+from neocog.learning.drawing import foreign, line, page, texts
+from neocog.learning.drawing.canvas import Canvas
+from neocog.learning.drawing.glyphs import HELD_OUT, Face, allograph, styles_of
 from neocog.learning.drawing.hands import Hand, hands_of, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import Row, draw_line
 from neocog.learning.drawing.marks import HELD, KINDS, negatives, variants
@@ -225,6 +226,34 @@ def test_pages_of_every_condition(condition, plain_hands):
     picture, text = make_page(plain_hands, condition, np.random.default_rng(1))
     assert picture.shape == (960, 960)
     assert any(map(str.isdigit, text)) != (condition == "empty")
+
+
+@pytest.mark.parametrize("part", [*foreign._PARTS])
+def test_pages_without_digits(part, hands, monkeypatch):
+    monkeypatch.setattr(Face, "has", lambda *_: True)  # Pillow's own, as if it had music and every script
+    monkeypatch.setattr(foreign, "_PARTS", {part: 1.0})
+    monkeypatch.setattr(page, "_FOREIGN", 1.0)
+    face = Face()
+    for seed in range(6):
+        canvas = Canvas(np.full((300, 400), 220, np.float32), np.random.default_rng(seed), [face], turn=0.02)
+        foreign.foreign(canvas, Hand(hands, canvas.rng), 30, foreign.typefaces(face))
+        assert (canvas.image < 180).mean() > 0.002
+        assert canvas.marks == []
+        one, again = (page.draw_page(hands, [face], seed, side=128) for _ in range(2))
+        assert not len(one.marks)
+        np.testing.assert_array_equal(one.image, again.image)
+
+
+def test_typefaces_tell_their_scripts():
+    matplotlib = pytest.importorskip("matplotlib", reason="needs neocog[bench]")
+    face = Face(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
+    found = foreign.typefaces(Face(), face)
+    assert {"GREEK", "CYRILLIC", "HEBREW", "GEORGIAN"} <= found.keys()
+    assert not {"LATIN", "THAI", "CJK UNIFIED", "HANGUL"} & found.keys()
+    for ((own, (letters, _)),) in found.values():
+        assert own is face
+        assert all(map(str.isalpha, letters))
+    assert foreign.typefaces(Face()) == {}
 
 
 def test_digits_are_found(plain_hands):

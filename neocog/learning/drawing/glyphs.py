@@ -166,26 +166,33 @@ def printed(words: str, high: float, rng: Rng) -> tuple[NDArray[np.float32], int
     return cover / np.float32(255), top
 
 
+def shown(font: ImageFont.FreeTypeFont, words: str) -> tuple[NDArray[np.float32], int]:
+    """Words in a font (h, w), ink 1, and their top below the ascender."""
+    left, top, right, bottom = (int(v) for v in font.getbbox(words))
+    sheet = Image.new("L", (max(1, right - left), max(1, bottom - top)), 0)
+    ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font)
+    return np.asarray(sheet, np.float32) / np.float32(255), top
+
+
 class Face:
     """A typeface, from a file or Pillow's own: characters as pictures, and as strokes of a pen."""
 
     def __init__(self, file: Path | None = None) -> None:
         own = ImageFont.truetype(file, _EM) if file else ImageFont.load_default(_EM)
         self.font = cast(ImageFont.FreeTypeFont, own)
-        none = bytes(self.font.getmask("\u0378"))  # what it shows for a character that it lacks
-        self.scripts = [
-            name for name, own in SCRIPTS.items() if all(bytes(self.font.getmask(c)) != none for c in own)
-        ] or ["latin"]
+        self._none = bytes(self.font.getmask("\u0378"))  # what it shows for a character that it lacks
+        self.scripts = [name for name, own in SCRIPTS.items() if all(map(self.has, own))]
         self._pictures: dict[str, tuple[NDArray[np.uint8], int]] = {}
         self._strokes: dict[str, list[Line]] = {}
+
+    def has(self, character: str) -> bool:
+        return bytes(self.font.getmask(character)) != self._none
 
     def picture(self, character: str) -> tuple[NDArray[np.uint8], int]:
         """Return a character (h, w), ink 255, and its top below the ascender; 44 pixels are an em."""
         if character not in self._pictures:
-            left, top, right, bottom = (int(v) for v in self.font.getbbox(character))
-            sheet = Image.new("L", (max(1, right - left), max(1, bottom - top)), 0)
-            ImageDraw.Draw(sheet).text((-left, -top), character, fill=255, font=self.font)
-            self._pictures[character] = np.asarray(sheet, np.uint8), top
+            cover, top = shown(self.font, character)
+            self._pictures[character] = (255 * cover + 0.5).astype(np.uint8), top
         return self._pictures[character]
 
     def strokes(self, character: str) -> list[Line]:

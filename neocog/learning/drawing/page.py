@@ -21,6 +21,7 @@ from neocog.files import atomic_write
 from neocog.learning.datasets import Digits, fetched_mnist, open_digits, read_sklearn
 from neocog.learning.drawing import paper
 from neocog.learning.drawing.canvas import IGNORE, SIGN, Box, Canvas, Mark
+from neocog.learning.drawing.foreign import foreign, typefaces
 from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hands import Hand, Hands, Rng, hands_of, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes, write_number
@@ -55,7 +56,8 @@ _SHARES = {  # sheet: an edge of it; bright: ink on a dark ground; surface: a wa
 _SHARES_OF_NOTHING = _SHARES | {"rules": 0.4, "folds": 0.2, "stains": 0.25, "surface": 0.4, "clutter": 0.5}
 _QUARTERS = (0.875, 0.05, 0.025, 0.05)  # of the pages, by how many quarter turns they lie
 _ALIKE = ({0, 8}, {0, 1, 2, 5, 6, 8, 9})  # digits that may be one on their side, and upside down
-_NEW = "document", "letters", "music", "scribbles", "nothing"  # numbers among print, and pages without any
+_NEW = "document", "letters", "music", "scribbles", "nothing", "foreign"  # with print, and without digits
+_FOREIGN = 0.12  # of the pages have no digits, if typefaces of other scripts are given
 _SEGMENTED = 0.06  # of the hands, which write digits as displays show them
 _LEANT = 0.6  # times as wide as it is high is a 1 that may be one on its side
 
@@ -67,7 +69,10 @@ def draw_page(
     """Draw a page; ``seed`` decides layout, size, pen, ground and turn, ``variation`` with it all else."""
     rng, names = np.random.default_rng([seed, 0]), list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
-    small = layout in SMALL and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
+    scripts = typefaces(*faces)
+    if scripts and rng.spawn(1)[0].random() < _FOREIGN:
+        layout = "foreign"
+    small = layout in (*SMALL, "foreign") and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
     nothing, turned = layout == "nothing", rng.random()
     tall, pen = log_uniform(rng, SMALLEST, 60 if small else LARGEST), any_pen(rng)  # tall: a digit, in pixels
     second, amount = rng.random() < 0.2, int(rng.integers(0, 13 if nothing else 7))  # hand; things beside
@@ -86,12 +91,15 @@ def draw_page(
     hand.style, hand.running.style = rng.uniform(0, 0.25), rng.uniform(0, 0.35)
     hand.running.body = float(np.exp(rng.normal(0, 0.15)))
     hand.segmented = rng.random() < _SEGMENTED
-    LAYOUTS[layout][0](canvas, hand, tall)
+    if layout == "foreign":
+        foreign(canvas, hand, tall, scripts)
+    else:
+        LAYOUTS[layout][0](canvas, hand, tall)
     if second and layout in ("scattered", "rows"):
         scattered(canvas, Hand(hands, rng), tall)
     if "strikes" in on:
         strikes(canvas, hand)
-    if "clutter" in on:
+    if "clutter" in on and layout != "foreign":
         clutter(canvas, hand, min(tall, 90), amount)
     subject = _on_a_card(canvas) if layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
