@@ -1,11 +1,13 @@
 """The line reader learns: its network is the equations, its runs go on, its command."""
 
+from copy import deepcopy
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from neocog.errors import UsageError
 from neocog.network.ctc import BLANK, best_path
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
@@ -17,6 +19,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 from neocog.learning import augment, lines  # noqa: E402
 from neocog.learning.calibrate import line_bias  # noqa: E402
 from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
+from neocog.learning.drawing.bank import by_width, drawn_lines  # noqa: E402
+from neocog.learning.drawing.hands import load_hands  # noqa: E402
 from neocog.learning.trainable import Response  # noqa: E402
 from tests.test_learning_command import assert_refused, train  # noqa: E402
 
@@ -83,17 +87,42 @@ def test_strips_are_those_of_the_reader():
         assert 0.2 < (want > 0).mean() < 0.6
 
 
-def begun(hands_dir, folder, tell=str):
-    settings = lines.LineTraining(**TINY)
+def begun(hands_dir, folder, tell=str, **others):
+    settings = lines.LineTraining(**TINY | others)
     torch.manual_seed(settings.seed)
     net = lines.LineNetwork(tiny_model(), inner=8)
+    if settings.held:
+        net = lines.LineNetwork(tiny_lines().digits, inner=12)
+        net.take(tiny_lines())
     return lines.LineRun(net, hands_dir, folder, settings, workers=1, tell=tell)
 
 
+def test_a_run_is_held_to_what_its_start_reads(hands_dir, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "_READ", np.inf)
+    drawn = by_width(drawn_lines(load_hands(hands_dir), 60, seed=1))
+    one, losses = begun(hands_dir, tmp_path, held=5.0, rate=0.5), {}
+    one.network.head[6].p = 0.0
+    one.network.normalise(one._batch(drawn)[0])
+    start, before = one.begun, deepcopy([one.network.state_dict(), one.optimiser.state_dict()])
+    for one.begun in (None, start):
+        one.network.load_state_dict(before[0])
+        one.optimiser.load_state_dict(before[1])
+        losses[one.begun] = []
+        for one.step in range(2):
+            losses[one.begun].append(float(one._learn_from(drawn)))
+    assert losses[start][0] == pytest.approx(losses[None][0], abs=1e-3)
+    assert losses[start][1] > losses[None][1] + 0.05
+    with pytest.raises(UsageError, match="is a model of digits"):
+        lines.start(model, lines.LineTraining(held=1.0))
+
+
 @pytest.mark.slow
-def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, monkeypatch):
+@pytest.mark.parametrize("held", [0.0, 5.0])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(held, hands_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "_READ", np.inf)
+
     def learned(folder, minutes=None):
-        one = begun(hands_dir, tmp_path / folder)
+        one = begun(hands_dir, tmp_path / folder, held=held)
         monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: 60.0 * one.step))
         one.learn(minutes=minutes)
         return one.step

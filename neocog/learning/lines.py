@@ -7,6 +7,7 @@ process; step n chooses from the last :attr:`LineTraining.kept` chunks before it
 import math
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,7 @@ Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
+_READ = 0.7  # CTC loss of a text that a run's start reads right
 _MIN_P = 0.5  # from which a number is printed: what `experiments.lines.risk` says of the model that ships
 HELD_SEED, _BIAS_SEED = 4_000_000_000, 4_050_000_000
 
@@ -56,6 +58,7 @@ class LineTraining:
     inner: int = 160  #: channels of the head
     mixed: bool = False  #: products of US2 .. US4 in bfloat16
     validation: int = 512  #: held-back lines that a run is measured on
+    held: float = 0.0  #: weight of the divergence from the start's scores on lines that the start reads right
 
 
 class LineNetwork(Layers):
@@ -178,6 +181,8 @@ class LineRun:
         if cuda:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.network = network.to(device)
+        # what a run is held to: the start, also when it goes on
+        self.begun = deepcopy(network).eval().requires_grad_(False) if settings.held else None
         self.optimiser = torch.optim.AdamW(groups, lr=settings.rate, weight_decay=0.0, fused=cuda)
         learned_from = hands.counts(len(real)) | ({"own": len(own)} if own else {})
         self.told = asdict(settings) | {"start": network.start, "learned_from": learned_from}
@@ -238,11 +243,22 @@ class LineRun:
         self.run.set_rate(rate)
         x, wide, texts = self._batch(drawn)
         # CTC of each line over its characters and two more
-        lp = self.network(x).float().log_softmax(1).permute(2, 0, 1)
+        lp = self.network(x).float().log_softmax(1)
         codes = torch.tensor([_CODES[c] for text in texts for c in text], device=lp.device)
         lengths = torch.tensor([len(text) for text in texts])  # both lengths stay on the CPU: no waiting
-        counted = torch.from_numpy(columns(wide).clip(max=len(lp)))
-        each = functional.ctc_loss(lp, codes, counted, lengths, BLANK, reduction="none", zero_infinity=True)
+        counted = torch.from_numpy(columns(wide).clip(max=lp.shape[2]))
+
+        def ctc(lp: Tensor) -> Tensor:
+            given = lp.permute(2, 0, 1), codes, counted, lengths, BLANK
+            return functional.ctc_loss(*given, reduction="none", zero_infinity=True)
+
+        each = ctc(lp)
+        if self.begun:
+            with torch.no_grad():
+                old = self.begun(x).float().log_softmax(1)
+            apart = functional.kl_div(lp, old, reduction="none", log_target=True).sum(1)
+            within = (torch.arange(lp.shape[2]) < counted[:, None]).to(lp.device)
+            each = each + settings.held * (ctc(old) < _READ) * (apart * within).sum(1)
         loss = (each / (lengths + 2.0).to(lp.device, non_blocking=True)).mean()
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -332,6 +348,8 @@ def start(name: str, settings: LineTraining) -> LineNetwork:
     """A network that begins with a digit or a line model; the same seed begins with the same weights."""
     torch.manual_seed(settings.seed)
     lines = load_lines(name) if kind_of(find_model(name)) == "lines" else None
+    if settings.held and not lines:
+        raise UsageError(f"held {settings.held:g}: {name} is a model of digits; start from one of lines")
     digits, inner = (lines.digits, lines.head.biases[0].size) if lines else (load_model(name), settings.inner)
     network = LineNetwork(digits, inner=inner, mixed=settings.mixed)
     if lines:
