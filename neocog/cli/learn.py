@@ -92,7 +92,8 @@ def train(
     finder: Annotated[str | None, option("wide", "Train the digit finder instead, on pages drawn with the "
         "digits of --data (a folder with mnist, hands/free and lines/free): a convolutional network of 294 "
         "000 weights. --start continues from the file of another.")] = None,
-    fonts: Annotated[str | None, option("DIR", "Fonts for printed words on these pages.")] = None,
+    fonts: Annotated[str | None, option("DIR", "Fonts for printed words on these pages, and "
+        "for pages of other scripts.")] = None,
     chunks: Annotated[int, option("N", "Chunks of 4 096 pages that a finder learns from.", min=1)] = 150,
     lines: Annotated[bool, flag("Train a reader of whole lines instead, on lines drawn with the digits of "
         "--data (a folder with mnist, hands/free and lines/free) and on real ones. --start is the digit "

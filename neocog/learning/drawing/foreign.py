@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from neocog.learning.drawing.canvas import Canvas
-from neocog.learning.drawing.glyphs import LETTERS, Curve, Face, any_word, shown
+from neocog.learning.drawing.glyphs import Curve, Face, any_word, shown
 from neocog.learning.drawing.hands import Hand
 from neocog.learning.drawing.pen import Rng, log_uniform, octaves
 
@@ -23,6 +23,7 @@ _NAME = re.compile("(.+?)(?: CAPITAL| SMALL)? (LETTER|SYLLAB|IDEOGRAPH|CHARACTER
 _CONSONANT = re.compile("LETTER [^AEIOU ]+A$")  # that a sign of a vowel may follow
 _MOST = 600  # letters of a script
 _CLEFS, _ACCIDENTALS, _RESTS, _HEADS = "𝄞𝄡𝄢", "♭♮♯", "𝄻𝄼𝄽𝄾𝄿", "𝅗𝅘𝅘"
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"  # that are no digit where they stand alone
 _RING = np.stack([f(np.linspace(0, 2 * np.pi, 30)) for f in (np.cos, np.sin)], axis=1)
 _BOX = np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
 
@@ -238,7 +239,7 @@ def empty(canvas: Canvas, hand: Hand, face: Face, high: float) -> None:
         if rng.random() < black:
             cv2.fillPoly(canvas.image, [canvas.at(ring).astype(np.int32)], level)
         elif rng.random() < full:
-            word = any_word(rng)[: 3 if by_hand else 5] if table else LETTERS[int(rng.integers(26))]
+            word = any_word(rng)[: 3 if by_hand else 5] if table else str(rng.choice([*_LETTERS]))
             x += 5 if table else 0.3 * high
             if by_hand:
                 drawn = (hand.word if table else hand.letter)(word, 0.5 * high)
