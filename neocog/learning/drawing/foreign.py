@@ -246,4 +246,3 @@ def empty(canvas: Canvas, hand: Hand, face: Face, high: float) -> None:
                 canvas.put(hand, drawn, x, y + 0.75 * high)
             else:
                 canvas.print_word(word, x, y + 0.2 * high, 0.6 * high, face, 0.85)
-    return None
