@@ -257,7 +257,7 @@ def test_numbers_that_go_on_beyond_their_box_and_crossed_out_ones(reader: Reader
     }  # fmt: skip
 
 
-def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader: Reader, folder: Path) -> None:
+def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader, folder, monkeypatch):
     form = form_of(folder, layouts(0))
     sheet = filled(0, a="479", b="5263", total="5742")
     label = sheet[262:296, 50:400].copy()
@@ -273,6 +273,13 @@ def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader: Reader, fold
     assert "page 1 does not fit the form: print around 2 of 4 fields differs" in (found.error or "")
     (found,) = read_sheets(reader, form, filled(0)[:250])
     assert "% of kind 0's print, the rest is cut off" in (found.error or "")
+    image = Image.fromarray(filled(0, a="479"))
+    for x, y, _, _ in BOXES.values():
+        ImageDraw.Draw(image).rectangle((x, y - 36, x + 300, y - 4), 250)
+        ImageDraw.Draw(image).text((x, y - 34), "Colour of boats:", 20, ImageFont.load_default(24))
+    monkeypatch.setattr(sheets, "_OTHER", 9)  # whatever each of them says
+    (found,) = read_sheets(reader, form, np.asarray(image))
+    assert "page 1 does not fit the form: words around its fields are others" in (found.error or "")
 
 
 def test_where_an_input_is_the_blank_only_frames_are_print(reader, folder, tmp_path):

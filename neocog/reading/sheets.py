@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import compress
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import cv2
@@ -50,6 +51,9 @@ _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
 _OFF = 3.0  # and that matched places may, as a median: what makes them inliers
 _HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
+_WORDS = (
+    0.6  # or median correlation of words around fields: of 95 photographs 0.66 to 0.98, of others to 0.64
+)
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
 _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
@@ -125,6 +129,7 @@ class _Spot(NamedTuple):
     box: Floats  #: left, top, right, foot
     way: Floats
     differs: bool
+    alike: float  #: correlation of words around it, 1 where there are none
 
 
 class _Page(NamedTuple):
@@ -211,6 +216,8 @@ def _each_sheet(
                 spots = [_spot(seen, blank, best[1].way, one) for one in fields]
                 if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
                     why = f": print around {other} of {len(spots)} fields differs"
+                elif spots and median([one.alike for one in spots]) < _WORDS:
+                    why = ": words around its fields are others"
             if best is None or (fields and why):
                 yield from whole()
                 why = f"page {at + 1} does not fit the form{why}; look at it, or add its layout"
@@ -563,7 +570,7 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     alike = 1.0
     if words.sum() > _SPECK and plain[beside].std() > 0:
         alike = float(np.corrcoef(plain[beside], seen[beside])[0, 1]) if seen[beside].std() > 0 else 0.0
-    return _Spot(field, box, way, min(shares, default=1.0) < _HERE or alike < _ALIKE)
+    return _Spot(field, box, way, min(shares, default=1.0) < _HERE or alike < _ALIKE, alike)
 
 
 def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:
@@ -581,7 +588,7 @@ def _read_field(
 
     ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
     """
-    field, box, way, differs = spot
+    field, box, way, differs, _ = spot
     corners = _moved(way, box[[[0, 1], [2, 1], [2, 3], [0, 3]]])
     places = tuple((round(x), round(y)) for x, y in ((corners + 0.5) / page.scales).tolist())
     tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
