@@ -59,7 +59,8 @@ class Request:
     form: Form | None = None  # whose sheets are read
 
     def __post_init__(self) -> None:
-        if self.resume and (self.output is None or self.format.kind != "jsonl"):
+        special = self.output is not None and os.path.exists(self.output) and not os.path.isfile(self.output)
+        if self.resume and (self.output is None or special or self.format.kind != "jsonl"):
             raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
         if self.inputs.count(STDIN) > 1:
             raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
