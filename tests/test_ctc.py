@@ -107,6 +107,15 @@ def test_what_patterns_and_lists_permit() -> None:
     assert [both.accepts(text) for text in ("1999", "19", "20.01", "2001")] == [1, 0, 0, 0]
 
 
+def test_forms_of_dates_permit_dates_alone() -> None:
+    days = Automaton(["DD.MM.YYYY", "MM/DD/YY"])
+    for text in ("29.02.2024", "31.12.1900", "12/31/99"):
+        assert days.accepts(text)
+    for text in ("29.02.2023", "77.11.2037", "19.09.0031", "31/12/99", "1.1.2024"):
+        assert not days.accepts(text)
+    assert not Automaton(["YYYY-MM-DD"], ["2024-01-31", "2024-02-30"]).accepts("2024-02-30")
+
+
 @pytest.mark.parametrize(("patterns", "texts", "message"), [
     (["--"], None, "pattern '--': expected a #"),
     (["#\n"], None, "pattern"),
@@ -114,6 +123,8 @@ def test_what_patterns_and_lists_permit() -> None:
     ([], [], "valid numbers: the list is empty; give"),
     ([], None, "neither a pattern nor valid numbers"),
     (["##"], ["1"], "none has the form '##'; change the list or the pattern"),
+    (["DD/MM/YY"], ["31/02/24"], "none has the form 'DD/MM/YY'; change the list or the pattern"),
+    (["DD/MM/YY", "##"], None, "pattern 'DD/MM/YY': expected a #"),
     ([], ["12", "1O"], "valid text 2, '1O': expected 1 to 200 of the characters 0123456789"),
     ([], ["12\0"], "valid text"),
     ([], [""], "valid text 1, ''"),

@@ -60,7 +60,7 @@ def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: floa
     for k in range(int(rng.integers(1, 4))):
         pen.text((18 * MM, 34 * MM + 1.4 * k * size), words(12), ink, font)
     more: dict[str, dict[str, Any]] = {
-        "date": {"pattern": "##.##.####"}, "meter": {"valid": valid},
+        "date": {"pattern": "DD.MM.YYYY"}, "meter": {"valid": valid},
         "account": {"rule": "luhn", "pattern": "#" * 8}, "total": {"rule": "sum of a, b, c"},
         "row 2": {"rule": "increases by one"}, "row 3": {"rule": "increases by one"},
         "year": {"pattern": "####", "required": True},

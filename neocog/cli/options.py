@@ -50,7 +50,7 @@ MinP = Annotated[float | None, option("P", "Print ? for a number, or digit, whos
     "[default: reading in 'neocog models show NAME --card', else 0.4].")]  # fmt: skip
 MaxError = Annotated[str | None, option("SHARE",
     "Print ? so at most SHARE (2%) of the printed numbers (--isolated: digits) are wrong.")]  # fmt: skip
-Pattern = Annotated[str | None, option("FORM", "Form of each line, # for a digit, e.g. '##/##/####'.")]
+Pattern = Annotated[str | None, option("FORM", "Form of each line: # is a digit, or DD.MM.YYYY.")]
 Finder = Annotated[str | None, option("FILE",
     "File of the network that finds the digits [default: the shipped one].")]  # fmt: skip
 Force = Annotated[bool, flag("Overwrite FILE if it exists.")]

@@ -3,6 +3,8 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from datetime import date, timedelta
+from functools import lru_cache
 from itertools import compress, islice
 from typing import Any
 
@@ -18,21 +20,27 @@ PLACE = "#"  # a digit in a pattern
 #: Log odds that a text is of the form that is given: where one form in ten is wrong, it is even here.
 GIVEN = 5.0
 _LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
+_DATE = re.compile(r"(?=.*DD)(?=.*MM)(?=.*YY)(?:DD|MM|(?:YY){1,2}|[-./ ])*")  # a form of dates,
+_FIRST, _DAYS = date(1900, 1, 1), 73_049  # which are of 1900 to 2099
 
 
 class Automaton:
     """Texts that have one of some patterns, those of a list, or those that do both.
 
     In a pattern ``#`` is a digit and every other character is itself; one that is not in the alphabet is not
-    looked for, nor spaces beside it, and stands in the number as it is. UsageError if a pattern or a text
-    cannot be read.
+    looked for, nor spaces beside it, and stands in the number as it is. ``DD``, ``MM`` and ``YYYY`` or ``YY``
+    are the dates of 1900 to 2099. UsageError if a pattern or a text cannot be read.
     """
 
     def __init__(self, patterns: Iterable[str] = (), texts: Iterable[str] | None = None) -> None:
         self._patterns: dict[str, str] = {}  # by what of them is looked for
-        for form in patterns:
+        asked = forms = [*patterns]
+        if asked and all(map(_DATE.fullmatch, asked)):
+            known = {day for form in asked for day in _dates(form)}
+            forms, texts = [], known if texts is None else known.intersection(texts)
+        for form in forms:
             if PLACE not in form or not form.isprintable() or len(form) > _LONGEST:
-                wanted = f"a # for each digit, such as ##-####, {_LONGEST} characters at most"
+                wanted = f"a # for each digit, such as ##-####, {_LONGEST} characters at most, or DD.MM.YYYY"
                 raise UsageError(f"pattern {form[:80]!r}: expected {wanted}")
             self._patterns["".join(compress(form, _looked_for(form)))] = form
         # A state is all texts with the same beginning: its patterns, or a range of the sorted list.
@@ -50,10 +58,10 @@ class Automaton:
         if not any(self._allowed):
             if texts is None:
                 raise UsageError("got neither a pattern nor valid numbers; give one of them")
-            if not self._patterns:
+            if not asked:
                 raise UsageError("valid numbers: the list is empty; give at least one")
-            forms = " or ".join(map(repr, self._patterns.values()))
-            raise UsageError(f"valid numbers: none has the form {forms}; change the list or the pattern")
+            one = " or ".join(map(repr, asked))
+            raise UsageError(f"valid numbers: none has the form {one}; change the list or the pattern")
 
     def _sorted(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         some = list(islice(texts, _MOST + 1))
@@ -116,6 +124,18 @@ class Automaton:
                 seen = _looked_for(whole)
                 return [(sum(seen[:k]), char) for k, char in enumerate(whole) if not seen[k]]
         return []
+
+
+@lru_cache(64)
+def of_patterns(*patterns: str) -> Automaton:
+    """Return the texts of patterns; UsageError as `Automaton`."""
+    return Automaton(patterns)
+
+
+def _dates(form: str) -> list[str]:
+    for part, code in (("YYYY", "%Y"), ("YY", "%y"), ("MM", "%m"), ("DD", "%d")):
+        form = form.replace(part, code)
+    return [(_FIRST + timedelta(k)).strftime(form) for k in range(_DAYS)]
 
 
 def _looked_for(form: str) -> list[bool]:

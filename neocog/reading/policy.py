@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neocog.errors import UsageError
-from neocog.network.automaton import Automaton
+from neocog.network.automaton import of_patterns
 from neocog.network.decision import Answers
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of
@@ -59,7 +59,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The form of a line, such as ``##/##/####`` or ``#.###,##``: a # for each digit.
+    """The form of a line, such as ``##/##/####`` or ``#.###,##``: a # for each digit; or DD/MM/YYYY.
 
     UsageError if there is no ``#``, or there are digits or line ends among the other characters.
     """
@@ -69,12 +69,12 @@ class Pattern:
     def __post_init__(self) -> None:
         if any(char.isdigit() for char in self.form):
             raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
-        Automaton([self.form])
+        of_patterns(self.form)
 
     def fits(self, text: str) -> bool:
         """Whether a text has the form, wherever spaces stand."""
         read = "".join(char for char in text if char in ALPHABET and char != " ")
-        return Automaton([self.form.replace(" ", "")]).accepts(read)
+        return of_patterns(self.form.replace(" ", "")).accepts(read)
 
 
 def read_valid(path: str | Path) -> tuple[str, ...]:
