@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
 
 SURE = 0.95
-"""Probability from which cells of forms are printed: 0.2 to 0.3 % of drawn ones are wrong (LOG, 2026-11-27)."""
+"""Probability from which cells of forms are printed: 0.2 to 0.3 % of drawn ones are wrong (2026-11-27)."""
 _DIGITS = frozenset("0123456789" + REJECTED)
 
 
