@@ -12,6 +12,7 @@ from neocog.learning.calibrate import line_temperature
 from neocog.network import ctc
 from neocog.network.automaton import GIVEN, Automaton
 from neocog.network.ctc import ALPHABET, BLANK
+from neocog.reading.policy import Pattern
 
 USED = [*map(ALPHABET.index, "12/ "), BLANK]
 
@@ -113,6 +114,8 @@ def test_forms_of_dates_permit_dates_alone() -> None:
         assert days.accepts(text)
     for text in ("29.02.2023", "77.11.2037", "19.09.0031", "31/12/99", "1.1.2024"):
         assert not days.accepts(text)
+    assert Pattern("DD. MM. YY").fits("31.12.99")
+    assert Pattern("DD.MM.YYYY").digits == 8
     assert not Automaton(["YYYY-MM-DD"], ["2024-01-31", "2024-02-30"]).accepts("2024-02-30")
 
 
@@ -124,7 +127,10 @@ def test_forms_of_dates_permit_dates_alone() -> None:
     ([], None, "neither a pattern nor valid numbers"),
     (["##"], ["1"], "none has the form '##'; change the list or the pattern"),
     (["DD/MM/YY"], ["31/02/24"], "none has the form 'DD/MM/YY'; change the list or the pattern"),
-    (["DD/MM/YY", "##"], None, "pattern 'DD/MM/YY': expected a #"),
+    (["DD/MM/YY", "##"], None, "those of dates do not go with others; give one kind"),
+    (["DD.MM.YYYY"], ["31.12.2024", "1O"], "valid text 2, '1O': expected"),
+    (["DDMM" + "Y" * 80 + "Z"], None, "expected a # for each digit"),
+    (["DD DD.MM.YY"], None, "expected a # for each digit"),
     ([], ["12", "1O"], "valid text 2, '1O': expected 1 to 200 of the characters 0123456789"),
     ([], ["12\0"], "valid text"),
     ([], [""], "valid text 1, ''"),

@@ -98,20 +98,22 @@ def begun(hands_dir, folder, tell=str, **others):
 
 
 def test_a_run_is_held_to_what_its_start_reads(hands_dir, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "_READ", np.inf)
     drawn = by_width(drawn_lines(load_hands(hands_dir), 60, seed=1))
     one, losses = begun(hands_dir, tmp_path, held=5.0, rate=0.5), {}
     one.network.head[6].p = 0.0
     one.network.normalise(one._batch(drawn)[0])
     start, before = one.begun, deepcopy([one.network.state_dict(), one.optimiser.state_dict()])
-    for one.begun in (None, start):
+    for one.begun, read in ((None, 0.0), (start, 0.0), (start, 1e9)):  # of no line, none, all
+        monkeypatch.setattr(lines, "_READ", read)
         one.network.load_state_dict(before[0])
         one.optimiser.load_state_dict(before[1])
-        losses[one.begun] = []
+        own = losses[one.begun is start, read] = list[float]()
         for one.step in range(2):
-            losses[one.begun].append(float(one._learn_from(drawn)))
-    assert losses[start][0] == pytest.approx(losses[None][0], abs=1e-3)
-    assert losses[start][1] > losses[None][1] + 0.05
+            own.append(float(one._learn_from(drawn)))
+    free, none, held = losses[False, 0.0], losses[True, 0.0], losses[True, 1e9]
+    assert none == pytest.approx(free, abs=1e-5)
+    assert held[0] == pytest.approx(free[0], abs=1e-3)
+    assert held[1] > free[1] + 0.05
     with pytest.raises(UsageError, match="is a model of digits"):
         lines.start(model, lines.LineTraining(held=1.0))
 

@@ -69,7 +69,7 @@ def live(
         raise UsageError(f"size '{size}': expected WIDTHxHEIGHT, for example 1280x720")
     region, agreement = Roi.parse(roi) if roi else None, Agreement.parse(agree)
     expected = None if pattern is None else Pattern(pattern)
-    if pattern and length and pattern.count("#") != length:
+    if expected and length and expected.digits != length:
         more = f"does not have {length} digits; leave out --pattern or --length"
         raise UsageError(f"pattern '{pattern}' {more}")
     frames = open_source(source, size=(int(asked[1]), int(asked[2])), fps=fps)

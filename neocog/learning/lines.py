@@ -248,17 +248,17 @@ class LineRun:
         lengths = torch.tensor([len(text) for text in texts])  # both lengths stay on the CPU: no waiting
         counted = torch.from_numpy(columns(wide).clip(max=lp.shape[2]))
 
-        def ctc(lp: Tensor) -> Tensor:
+        def ctc(lp: Tensor, *, finite: bool) -> Tensor:  # a text that does not fit: 0, or infinite
             given = lp.permute(2, 0, 1), codes, counted, lengths, BLANK
-            return functional.ctc_loss(*given, reduction="none", zero_infinity=True)
+            return functional.ctc_loss(*given, reduction="none", zero_infinity=finite)
 
-        each = ctc(lp)
+        each = ctc(lp, finite=True)
         if self.begun:
             with torch.no_grad():
                 old = self.begun(x).float().log_softmax(1)
             apart = functional.kl_div(lp, old, reduction="none", log_target=True).sum(1)
             within = (torch.arange(lp.shape[2]) < counted[:, None]).to(lp.device)
-            each = each + settings.held * (ctc(old) < _READ) * (apart * within).sum(1)
+            each = each + settings.held * (ctc(old, finite=False) < _READ) * (apart * within).sum(1)
         loss = (each / (lengths + 2.0).to(lp.device, non_blocking=True)).mean()
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

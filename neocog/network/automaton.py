@@ -20,8 +20,8 @@ PLACE = "#"  # a digit in a pattern
 #: Log odds that a text is of the form that is given: where one form in ten is wrong, it is even here.
 GIVEN = 5.0
 _LONGEST, _MOST = 200, 2_000_000  # characters of a text that may occur, and such texts
-_DATE = re.compile(r"(?=.*DD)(?=.*MM)(?=.*YY)(?:DD|MM|(?:YY){1,2}|[-./ ])*")  # a form of dates,
-_FIRST, _DAYS = date(1900, 1, 1), 73_049  # which are of 1900 to 2099
+_PARTS = {"DD": "%d", "MM": "%m", "YYYY": "%Y", "YY": "%y"}  # of a form of dates, each once
+_FIRST, _DAYS = date(1900, 1, 1), 73_049  # dates are of 1900 to 2099
 
 
 class Automaton:
@@ -34,20 +34,23 @@ class Automaton:
 
     def __init__(self, patterns: Iterable[str] = (), texts: Iterable[str] | None = None) -> None:
         self._patterns: dict[str, str] = {}  # by what of them is looked for
-        asked = forms = [*patterns]
-        if asked and all(map(_DATE.fullmatch, asked)):
-            known = {day for form in asked for day in _dates(form)}
-            forms, texts = [], known if texts is None else known.intersection(texts)
-        for form in forms:
+        asked, days = [*patterns], set[str]()
+        for form in asked:
+            if len(form) <= _LONGEST and (code := _date(form)):
+                days.update((_FIRST + timedelta(k)).strftime(code) for k in range(_DAYS))
+                continue
             if PLACE not in form or not form.isprintable() or len(form) > _LONGEST:
                 wanted = f"a # for each digit, such as ##-####, {_LONGEST} characters at most, or DD.MM.YYYY"
                 raise UsageError(f"pattern {form[:80]!r}: expected {wanted}")
             self._patterns["".join(compress(form, _looked_for(form)))] = form
+        if days and self._patterns:
+            forms = " and ".join(map(repr, asked))[:200]
+            raise UsageError(f"patterns {forms}: those of dates do not go with others; give one kind")
         # A state is all texts with the same beginning: its patterns, or a range of the sorted list.
         self.start: State = tuple(self._patterns)
         self._columns: list[bytes] = []  # of the list, by place; 0 after the end
-        if texts is not None:
-            rows = self._sorted(texts)
+        if texts is not None or days:
+            rows = self._sorted(days if texts is None else texts, days)
             self.start, self._columns = (0, len(rows)), [row.tobytes() for row in rows.T]
             self._lengths = set(np.unique((rows > 0).sum(axis=1)).tolist())
             self._allowed = [[ALPHABET.index(chr(c)) for c in {*row} if c] for row in self._columns]
@@ -63,7 +66,7 @@ class Automaton:
             one = " or ".join(map(repr, asked))
             raise UsageError(f"valid numbers: none has the form {one}; change the list or the pattern")
 
-    def _sorted(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+    def _sorted(self, texts: Iterable[str], days: set[str]) -> NDArray[np.uint8]:
         some = list(islice(texts, _MOST + 1))
         if len(some) > _MOST or len(some) * max(map(len, some), default=0) > 50 * _MOST:
             raise UsageError(f"valid texts: expected at most {_MOST}, of 50 characters each")
@@ -72,6 +75,7 @@ class Automaton:
             wanted = f"1 to {_LONGEST} of the characters {ALPHABET}"
             raise UsageError(f"valid text {some.index(wrong) + 1}, {wrong[:80]!r}: expected {wanted}")
         some = [text for text in some if self.accepts(text)] if self._patterns else some
+        some = [text for text in some if text in days] if days else some
         longest = max(map(len, some), default=0) + 1
         return np.sort(np.array(some, dtype=f"S{longest}")).view(np.uint8).reshape(len(some), longest)
 
@@ -132,10 +136,12 @@ def of_patterns(*patterns: str) -> Automaton:
     return Automaton(patterns)
 
 
-def _dates(form: str) -> list[str]:
-    for part, code in (("YYYY", "%Y"), ("YY", "%y"), ("MM", "%m"), ("DD", "%d")):
-        form = form.replace(part, code)
-    return [(_FIRST + timedelta(k)).strftime(form) for k in range(_DAYS)]
+def _date(form: str) -> str:
+    """The form of dates as `strftime` wants it; nothing if it is none."""
+    parts = re.split("(DD|MM|YYYY|YY)", form.strip(" "))
+    if sorted(part[:2] for part in parts[1::2]) != ["DD", "MM", "YY"] or "".join(parts[::2]).strip("-./ "):
+        return ""
+    return "".join(_PARTS.get(part, part) for part in parts)
 
 
 def _looked_for(form: str) -> list[bool]:

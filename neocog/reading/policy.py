@@ -61,7 +61,7 @@ class Policy:
 class Pattern:
     """The form of a line, such as ``##/##/####`` or ``#.###,##``: a # for each digit; or DD/MM/YYYY.
 
-    UsageError if there is no ``#``, or there are digits or line ends among the other characters.
+    UsageError if it is neither, or there are digits or line ends among the other characters.
     """
 
     form: str
@@ -70,6 +70,11 @@ class Pattern:
         if any(char.isdigit() for char in self.form):
             raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
         of_patterns(self.form)
+
+    @property
+    def digits(self) -> int:
+        """How many digits a text of this form has."""
+        return self.form.count("#") or sum(map(self.form.count, "DMY"))
 
     def fits(self, text: str) -> bool:
         """Whether a text has the form, wherever spaces stand."""

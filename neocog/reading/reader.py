@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError, no_opencv
-from neocog.network.automaton import Automaton
+from neocog.network.automaton import Automaton, of_patterns
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
@@ -133,7 +133,8 @@ class Reader:
             texts = read_valid(valid) if isinstance(valid, str | Path) else tuple(valid)
             self.valid = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
         if pattern is not None or texts is not None:
-            self.automaton = Automaton([] if pattern is None else [pattern], texts)
+            forms = [] if pattern is None else [pattern]
+            self.automaton = of_patterns(*forms) if texts is None else Automaton(forms, texts)
 
     def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
         """Open the engine of its network on a device, see `neocog.reading.device`."""

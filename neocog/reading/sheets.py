@@ -51,7 +51,9 @@ _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
 _OFF = 3.0  # and that matched places may, as a median: what makes them inliers
 _HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
-_WORDS = 0.6  # or median correlation of words around fields: of 95 photographs 0.66 to 0.97, others to 0.64
+_WORDS = (
+    0.6  # or median correlation of words there: of 95 photographs 0.66 to 0.97, above it one of 81 others
+)
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
 _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
@@ -127,7 +129,7 @@ class _Spot(NamedTuple):
     box: Floats  #: left, top, right, foot
     way: Floats
     differs: bool
-    alike: float  #: correlation of words around it, 1 where there are none
+    alike: float | None  #: correlation of words around it; None where there are none
 
 
 class _Page(NamedTuple):
@@ -214,7 +216,8 @@ def _each_sheet(
                 spots = [_spot(seen, blank, best[1].way, one) for one in fields]
                 if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
                     why = f": print around {other} of {len(spots)} fields differs"
-                elif spots and median([one.alike for one in spots]) < _WORDS:
+                worded = [one.alike for one in spots if one.alike is not None]
+                if not why and len(worded) > 1 and median(worded) < _WORDS:
                     why = ": words around its fields are others"
             if best is None or (fields and why):
                 yield from whole()
@@ -565,10 +568,11 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     words = (print_ > 0) & outside
     beside = (cv2.dilate(words.astype(np.uint8), _ones(5)) > 0) & outside
     shares = [near[own].mean() for own in ((print_ > 0) & rules, words) if own.sum() > _SPECK]
-    alike = 1.0
+    alike = None
     if words.sum() > _SPECK and plain[beside].std() > 0:
         alike = float(np.corrcoef(plain[beside], seen[beside])[0, 1]) if seen[beside].std() > 0 else 0.0
-    return _Spot(field, box, way, min(shares, default=1.0) < _HERE or alike < _ALIKE, alike)
+    differs = min(shares, default=1.0) < _HERE or (alike is not None and alike < _ALIKE)
+    return _Spot(field, box, way, differs, alike)
 
 
 def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:

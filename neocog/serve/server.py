@@ -145,7 +145,8 @@ def serve(
             kept.mend()
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         if reader.pattern is not None:
-            api.signs += reader.pattern.form
+            form = reader.pattern.form
+            api.signs += form if "#" in form else "".join(set(form) - set("DMY"))
         config = uvicorn.Config(
             make_app(api, token=token, names=(machine, f"{machine}.local", *access.names)), http=Connection,
             ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,

@@ -23,6 +23,7 @@ _NAME = re.compile("(.+?)(?: CAPITAL| SMALL)? (LETTER|SYLLAB|IDEOGRAPH|CHARACTER
 _CONSONANT = re.compile("LETTER [^AEIOU ]+A$")  # that a sign of a vowel may follow
 _MOST = 600  # letters of a script
 _CLEFS, _ACCIDENTALS, _RESTS, _HEADS = "𝄞𝄡𝄢", "♭♮♯", "𝄻𝄼𝄽𝄾𝄿", "𝅗𝅘𝅘"
+_MUSIC = _CLEFS + _ACCIDENTALS + _RESTS + _HEADS
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"  # that are no digit where they stand alone
 _RING = np.stack([f(np.linspace(0, 2 * np.pi, 30)) for f in (np.cos, np.sin)], axis=1)
 _BOX = np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
@@ -52,7 +53,7 @@ def typefaces(*faces: Face) -> dict[str, list[tuple[Face, Alphabet]]]:
 
 def foreign(canvas: Canvas, hand: Hand, high: float, scripts: dict[str, list[tuple[Face, Alphabet]]]) -> None:
     """Fill a page with what is no digit, words as high as ``high``; ``scripts``: see `typefaces`."""
-    rng, music = canvas.rng, [face for face in canvas.faces if face.has(_CLEFS[0])]
+    rng, music = canvas.rng, [face for face in canvas.faces if all(map(face.has, _MUSIC))]
     shares = np.array([share * (part != "engraved" or bool(music)) for part, share in _PARTS.items()])
     part, kind = rng.choice([*_PARTS], p=shares / shares.sum()), int(rng.choice(3, p=_WORDS))
     faces = [face for face in canvas.faces if "latin" in face.scripts]
