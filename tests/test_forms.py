@@ -148,7 +148,7 @@ def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_pat
     done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered", "-o", out)
     first, *others = table_of(out)
     assert done.exit_code == 1
-    assert list(first)[4:10] == ["residual", "warnings", "error", "a", "a.p", "a.why"]
+    assert list(first)[4:11] == ["residual", "warnings", "error", "doubts", "a", "a.p", "a.why"]
     assert (first["layout"], first["a"], first["b"], first["b.p"]) == ("kind 1", "12", "", "")
     assert float(first["a.p"]) > 0.5
     for row in others:

@@ -171,6 +171,7 @@ class Format:
         fits = (f"{min(reading.fit):.3f}", f"{max(reading.residual):.2f}") if reading.fit else ("", "")
         row: list[str | int] = [printable(reading.source), reading.page, reading.layout, *fits]
         row += [", ".join(reading.warnings), printable(reading.error or "")]
+        row += [", ".join(name for name, cell in reading.fields.items() if REJECTED in cell.text)]
         for name in self.fields or ():
             cell = reading.fields.get(name)
             p = None if cell is None else cell.p

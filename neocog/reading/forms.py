@@ -19,7 +19,7 @@ from neocog.network.automaton import Automaton, of_patterns
 from neocog.reading.policy import Pattern, read_valid
 from neocog.text import printable, reason_of, to_json
 
-COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error"
+COLUMNS = "source", "page", "layout", "fit", "residual", "warnings", "error", "doubts"
 """Columns of the table beside those of fields."""
 
 _PAGES = 64  # blanks of a form: 10 MB each where they are compared with pages

@@ -203,13 +203,16 @@ const told = ({ own, text, checked }) => {
 };
 
 function tableOf() {
-  const fields = names(), head = [...Object.keys(COLUMNS), ...fields.flatMap((name) => [name, `${name}.p`, `${name}.why`])];
+  const fields = names(), head = [...Object.keys(COLUMNS), "doubts", ...fields.flatMap((name) => [name, `${name}.p`, `${name}.why`])];
   sheets.sort(before);
-  return [head, ...sheets.map(({ record, cells: own }) => [...Object.values(COLUMNS).map((of) => of(record) ?? ""),
-    ...fields.flatMap((name) => {
-      const { text = "", p = null, why = "" } = own.has(name) ? told(own.get(name)) : {};
+  return [head, ...sheets.map(({ record, cells: own }) => {
+    const said = new Map([...own].map(([name, cell]) => [name, told(cell)]));
+    const doubts = [...said.keys()].filter((name) => said.get(name).text.includes("?")).join(", ");
+    return [...Object.values(COLUMNS).map((of) => of(record) ?? ""), doubts, ...fields.flatMap((name) => {
+      const { text = "", p = null, why = "" } = said.get(name) ?? {};
       return [text, p?.toFixed(4), why];
-    })])];
+    })];
+  })];
 }
 
 const tables = {
