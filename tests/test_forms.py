@@ -163,7 +163,7 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
     (tmp_path / "c.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
     (folder / "both.json").write_text(json.dumps(layouts(0, 1, pages=True)))
     (folder / "other.json").write_text(json.dumps(layouts(0, 1)))
-    words = (tmp_path, "-o", tmp_path / "t.jsonl", "--ordered", "--workers", "2", "--form")
+    words = (tmp_path, "-o", tmp_path / "t.jsonl", "--ordered", "--workers", "0", "--form")
     assert run("read", *words, folder / "both.json").exit_code == 1
     *told, cut = records(tmp_path / "t.jsonl")
     missing = ["", *(f"page {n} of 2 is missing; scan the whole sheet into one file" for n in (1, 2))]
