@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
         and not config.option.usepdb
     ):
         config.option.dist = "loadfile"
-        config.option.tx = ["popen"] * cores
+        config.option.tx = ["popen"] * (cores + 1)  # some wait most of the time
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,7 @@ def fake(monkeypatch, emulator):
     monkeypatch.setattr(lines, "gpu", launcher.Gpu)
 
 
+@pytest.mark.slow
 def test_engine_answers_for_strips_of_any_width(fake, monkeypatch):
     model = line_model()
     engine = open_engine(model, device="cuda")

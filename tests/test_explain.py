@@ -136,7 +136,12 @@ def test_the_lead_of_each_character_is_what_the_equations_say():
 
 
 @pytest.mark.parametrize(
-    ("text", "turn"), [("38472\n90516\n27483", 90), ("3071000000000000085", 0), ("3258\n4896\n21570", 180)]
+    ("text", "turn"),
+    [
+        pytest.param("38472\n90516\n27483", 90, marks=pytest.mark.slow),
+        ("3071000000000000085", 0),
+        ("3258\n4896\n21570", 180),
+    ],
 )
 def test_what_is_explained_is_what_is_read(text, turn, tmp_path):
     upright = page(text)
