@@ -80,6 +80,7 @@ def assert_maps(got, want, bound):
 # --- in the emulator --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_strip_is_the_same_beside_any_others(emulator):
     strips = [*drawn(3), drawn(1, 7, longest=3)[0]]
     assert len({strip.shape[1] // 32 for strip in strips}) > 2
