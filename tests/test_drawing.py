@@ -236,7 +236,7 @@ def test_pages_without_digits(part, hands, monkeypatch):
     face = Face()
     for seed in range(6):
         canvas = Canvas(np.full((300, 400), 220, np.float32), np.random.default_rng(seed), [face], turn=0.02)
-        foreign.foreign(canvas, Hand(hands, canvas.rng), 30, foreign.typefaces(face))
+        foreign.foreign(canvas, Hand(hands, canvas.rng), 30)
         assert (canvas.image < 180).mean() > 0.002
         assert canvas.marks == []
         one, again = (page.draw_page(hands, [face], seed, side=128) for _ in range(2))

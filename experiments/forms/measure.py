@@ -40,7 +40,7 @@ COLUMNS = {
     "ms": "median, ms",
 }  # fmt: skip
 LAYOUTS = 12
-HOW = "default", "--max-error 2%", "default, no rules"
+HOW = "default", "--min-p 0.8", "--max-error 2%", "default, no rules"
 RULED = ("a", "b", "c", "total"), ("row 1", "row 2", "row 3"), ("account",)
 
 
@@ -112,7 +112,7 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     total = dict[str, Counter[str]]()
     for way in HOW[: 1 if stranger or spoiled else args.ways]:
         start = perf_counter()
-        (found,) = read_sheets(_reader("2%" in way), _form(place / way.partition(", ")[2]), file)
+        (found,) = read_sheets(_reader(way), _form(place / way.partition(", ")[2]), file)
         total[way] = row = Counter(ms=round(1e3 * (perf_counter() - start)))
         if stranger:
             unsure = all(REJECTED in cell.text or not cell.text for cell in found.fields.values())
@@ -137,8 +137,9 @@ def _form(folder: Path) -> Form:
 
 
 @cache
-def _reader(bounded: bool) -> Reader:
-    return Reader(device="cpu", max_error=0.02 if bounded else None).for_sheets()
+def _reader(way: str) -> Reader:
+    least, most = 0.8 if "min-p" in way else None, 0.02 if "max-error" in way else None
+    return Reader(device="cpu", min_p=least, max_error=most).for_sheets()
 
 
 def main() -> None:
@@ -159,7 +160,7 @@ def main() -> None:
         own = [zero | one[how] | {"how": how, "wrongs": one[how]["wrong"]} for one in every if how in one]
         rows += totals(own, "how", [how], ["right", "wrong", "doubt"], "cells")[:1]
     if args.output:
-        model, finder = _reader(False).model.id, _reader(False).finder.model.id
+        model, finder = _reader(HOW[0]).model.id, _reader(HOW[0]).finder.model.id
         write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)
 
 

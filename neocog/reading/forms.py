@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neocog.errors import InputError, UsageError
-from neocog.network.automaton import Automaton, of_patterns
+from neocog.network.automaton import Automaton, permitted
 from neocog.reading.policy import Pattern, read_valid
 from neocog.text import printable, reason_of, to_json
 
@@ -204,9 +204,8 @@ def _field(value: Mapping[str, Any], folder: Path | None, files: list[bytes]) ->
         Pattern(pattern)
     texts = read_valid(_beside(folder, valid)) if isinstance(valid, str) else valid
     files.append("\n".join(texts or ()).encode())  # for the hash
-    automaton = of_patterns(*patterns) if patterns else None
-    automaton = automaton if texts is None else Automaton(patterns, texts)
-    return Field(value["name"], box, automaton, texts is not None, value.get("required", False))
+    automaton, required = permitted(patterns, texts), value.get("required", False)
+    return Field(value["name"], box, automaton, texts is not None, required)
 
 
 def _blank(words: str | None, folder: Path | None) -> bytes | None:

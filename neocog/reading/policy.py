@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neocog.errors import UsageError
-from neocog.network.automaton import of_patterns
+from neocog.network.automaton import permitted
 from neocog.network.decision import Answers
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of
@@ -69,7 +69,7 @@ class Pattern:
     def __post_init__(self) -> None:
         if any(char.isdigit() for char in self.form):
             raise UsageError(f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit")
-        of_patterns(self.form)
+        permitted([self.form])
 
     @property
     def digits(self) -> int:
@@ -79,7 +79,8 @@ class Pattern:
     def fits(self, text: str) -> bool:
         """Whether a text has the form, wherever spaces stand."""
         read = "".join(char for char in text if char in ALPHABET and char != " ")
-        return of_patterns(self.form.replace(" ", "")).accepts(read)
+        known = permitted([self.form.replace(" ", "")])
+        return bool(known and known.accepts(read))
 
 
 def read_valid(path: str | Path) -> tuple[str, ...]:

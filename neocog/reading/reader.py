@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError, no_opencv
-from neocog.network.automaton import Automaton, of_patterns
+from neocog.network.automaton import permitted
 from neocog.network.decision import Answers, of_lone_digits
 from neocog.network.lines import LineModel, load_any
 from neocog.network.model import Model
@@ -128,13 +128,11 @@ class Reader:
             raise UsageError(f"long_side {long_side}: expected 64 pixels or more, or full")
         self.rotate, self.mirror, self.digits_only, self.long_side = rotate, mirror, digits_only, long_side
         self.pattern = None if pattern is None else Pattern(pattern)
-        self.valid, self.automaton, texts = None, None, None
+        self.valid, texts = None, None
         if valid is not None:
             texts = read_valid(valid) if isinstance(valid, str | Path) else tuple(valid)
             self.valid = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-        if pattern is not None or texts is not None:
-            forms = [] if pattern is None else [pattern]
-            self.automaton = of_patterns(*forms) if texts is None else Automaton(forms, texts)
+        self.automaton = permitted([] if pattern is None else [pattern], texts)
 
     def opened(self, *, device: str = "auto", threads: int | None = None, **options: Any) -> "AnyEngine":
         """Open the engine of its network on a device, see `neocog.reading.device`."""

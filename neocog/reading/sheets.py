@@ -51,9 +51,8 @@ _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
 _OFF = 3.0  # and that matched places may, as a median: what makes them inliers
 _HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
-_WORDS = (
-    0.6  # or median correlation of words there: of 95 photographs 0.66 to 0.97, above it one of 81 others
-)
+# Or median correlation of words around them: of 95 photographs 0.66 to 0.97, of 81 others one is above it.
+_WORDS = 0.6
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
 _WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame

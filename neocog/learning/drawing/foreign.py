@@ -51,11 +51,13 @@ def typefaces(*faces: Face) -> dict[str, list[tuple[Face, Alphabet]]]:
     return dict(found)
 
 
-def foreign(canvas: Canvas, hand: Hand, high: float, scripts: dict[str, list[tuple[Face, Alphabet]]]) -> None:
-    """Fill a page with what is no digit, words as high as ``high``; ``scripts``: see `typefaces`."""
+def foreign(canvas: Canvas, hand: Hand, high: float) -> None:
+    """Fill a page with what is no digit, words as high as ``high``, in scripts of the page's typefaces."""
+    scripts = typefaces(*canvas.faces)
     rng, music = canvas.rng, [face for face in canvas.faces if all(map(face.has, _MUSIC))]
     shares = np.array([share * (part != "engraved" or bool(music)) for part, share in _PARTS.items()])
-    part, kind = rng.choice([*_PARTS], p=shares / shares.sum()), int(rng.choice(3, p=_WORDS))
+    part = rng.choice([*_PARTS], p=shares / shares.sum())
+    kind = int(rng.choice(3, p=_WORDS)) if scripts else 1
     faces = [face for face in canvas.faces if "latin" in face.scripts]
     faces = music if part == "engraved" else canvas.written or faces if kind == 2 else faces
     face = faces[int(rng.integers(len(faces)))]

@@ -152,25 +152,20 @@ def printed(words: str, high: float, rng: Rng) -> tuple[NDArray[np.float32], int
     """Print words with capitals so many pixels high: their ink (h, w), and its top below the baseline."""
     if rng.random() < 0.5:
         font = cast(ImageFont.FreeTypeFont, ImageFont.load_default(high / 0.72))
-        left, top, right, bottom = (int(v) for v in font.getbbox(words, anchor="ls"))
-        sheet = Image.new("L", (right - left, bottom - top), 0)
-        ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font, anchor="ls")
-        cover = np.asarray(sheet, np.float32)
-    else:
-        face, thick = int(rng.choice([0, 1, 2, 3, 4])), max(1, round(high * rng.uniform(0.05, 0.16)))
-        face |= cv2.FONT_ITALIC * int(rng.random() < 0.15)
-        (wide, above), below = cv2.getTextSize(words, face, high / 21, thick)
-        field, top = np.zeros((above + below + thick, wide + thick), np.uint8), -above - thick // 2
-        cv2.putText(field, words, (0, -top), face, high / 21, 255, thick, cv2.LINE_AA)
-        cover = field.astype(np.float32)
-    return cover / np.float32(255), top
+        return shown(font, words, anchor="ls")
+    face, thick = int(rng.choice([0, 1, 2, 3, 4])), max(1, round(high * rng.uniform(0.05, 0.16)))
+    face |= cv2.FONT_ITALIC * int(rng.random() < 0.15)
+    (wide, above), below = cv2.getTextSize(words, face, high / 21, thick)
+    field, top = np.zeros((above + below + thick, wide + thick), np.uint8), -above - thick // 2
+    cv2.putText(field, words, (0, -top), face, high / 21, 255, thick, cv2.LINE_AA)
+    return field.astype(np.float32) / np.float32(255), top
 
 
-def shown(font: ImageFont.FreeTypeFont, words: str) -> tuple[NDArray[np.float32], int]:
-    """Words in a font (h, w), ink 1, and their top below the ascender."""
-    left, top, right, bottom = (int(v) for v in font.getbbox(words))
+def shown(font: ImageFont.FreeTypeFont, words: str, anchor: str = "la") -> tuple[NDArray[np.float32], int]:
+    """Words in a font (h, w), ink 1, and their top below the ascender, or another of Pillow's anchors."""
+    left, top, right, bottom = (int(v) for v in font.getbbox(words, anchor=anchor))
     sheet = Image.new("L", (max(1, right - left), max(1, bottom - top)), 0)
-    ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font)
+    ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font, anchor=anchor)
     return np.asarray(sheet, np.float32) / np.float32(255), top
 
 

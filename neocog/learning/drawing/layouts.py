@@ -8,6 +8,7 @@ import numpy as np
 
 from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.canvas import Canvas
+from neocog.learning.drawing.foreign import foreign
 from neocog.learning.drawing.glyphs import LETTERS, Face, alike_word, any_word
 from neocog.learning.drawing.hands import Hand
 from neocog.learning.drawing.line import Frames, Path, Row
@@ -386,7 +387,8 @@ LAYOUTS: dict[str, tuple[Callable[[Canvas, Hand, float], None], float]] = {
     "rows": (rows, 0.1), "amount": (amount, 0.06), "scattered": (scattered, 0.05), "single": (single, 0.06),
     "card": (card, 0.06), "forms": (forms, 0.08), "table": (table, 0.06), "document": (document, 0.23),
     "letters": (letters, 0.2), "music": (music, 0.015), "scribbles": (scribbles, 0.035),
-    "nothing": (lambda canvas, hand, high: None, 0.05),
+    "nothing": (lambda canvas, hand, high: None, 0.05), "foreign": (foreign, 0.0),
 }  # fmt: skip
-"""Each layout and the share of pages that have it."""
-SMALL = ("rows", "forms", "table", "document")  #: layouts of which half the pages, or more, have small digits
+"""Each layout and the share of pages that have it, but `foreign`, which wants typefaces of other scripts."""
+SMALL = "rows", "forms", "table", "document", "foreign"
+"""Layouts of which half the pages, or more, have small digits, or words."""

@@ -21,7 +21,7 @@ from neocog.files import atomic_write
 from neocog.learning.datasets import Digits, fetched_mnist, open_digits, read_sklearn
 from neocog.learning.drawing import paper
 from neocog.learning.drawing.canvas import IGNORE, SIGN, Box, Canvas, Mark
-from neocog.learning.drawing.foreign import foreign, typefaces
+from neocog.learning.drawing.foreign import typefaces
 from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hands import Hand, Hands, Rng, hands_of, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes, write_number
@@ -69,10 +69,9 @@ def draw_page(
     """Draw a page; ``seed`` decides layout, size, pen, ground and turn, ``variation`` with it all else."""
     rng, names = np.random.default_rng([seed, 0]), list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
-    scripts = typefaces(*faces)
-    if scripts and rng.spawn(1)[0].random() < _FOREIGN:
+    if typefaces(*faces) and rng.spawn(1)[0].random() < _FOREIGN:
         layout = "foreign"
-    small = layout in (*SMALL, "foreign") and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
+    small = layout in SMALL and rng.random() < (0.5 if layout in ("rows", "forms") else 0.85)
     nothing, turned = layout == "nothing", rng.random()
     tall, pen = log_uniform(rng, SMALLEST, 60 if small else LARGEST), any_pen(rng)  # tall: a digit, in pixels
     second, amount = rng.random() < 0.2, int(rng.integers(0, 13 if nothing else 7))  # hand; things beside
@@ -91,10 +90,7 @@ def draw_page(
     hand.style, hand.running.style = rng.uniform(0, 0.25), rng.uniform(0, 0.35)
     hand.running.body = float(np.exp(rng.normal(0, 0.15)))
     hand.segmented = rng.random() < _SEGMENTED
-    if layout == "foreign":
-        foreign(canvas, hand, tall, scripts)
-    else:
-        LAYOUTS[layout][0](canvas, hand, tall)
+    LAYOUTS[layout][0](canvas, hand, tall)
     if second and layout in ("scattered", "rows"):
         scattered(canvas, Hand(hands, rng), tall)
     if "strikes" in on:
