@@ -1,22 +1,12 @@
 // A picture for the finder, and the marks that it tells of: sizes of the picture, contrast against
 // the surroundings, and behind the network peaks, their order, and the best of those that overlap.
-#include "platform.cuh"
+#include "levels.cuh"
 
-struct Level {
-    int byte, high, wide;   // the size's grey picture: where it begins, rows, columns
-    int rows, columns;      // with what fills them up to multiples of 16
-    int cell;               // of its first pixel among those of all sizes
-    int spare[2];
-};
 struct Scale {
     float x, y;             // pixels of the picture to one of this size
     float digit, sign;      // shortest longer side of a mark that is told at this size
     float largest;
-    int first;              // of its places among those of all sizes
-    int spare[2];
-};
-struct Tile {  // of finder_network.cu
-    int first, high, wide, top, left, level, spare[2];
+    int spare[3];
 };
 struct Mark {
     float left, top, wide, high, score;
@@ -65,24 +55,30 @@ DEVICE float row_sum(const u8* row, const Span& s) {
     return s.tail > 0.0f ? sum + row[s.last] * s.tail : sum;
 }
 
-KERNEL(THREADS) reduce(const u8* source, u8* target, int high, int wide, int rows, int columns) {
+// Size k from the one before, which may be itself.
+KERNEL(THREADS) reduce(const Level* levels, int k, u8* greys) {
     start_next();
+    const Level from = levels[k - 1], to = levels[k];
     wait_for_previous();
-    const int i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= rows * columns) return;
-    const int y = i / columns, x = i % columns;
-    if (high == 2 * rows && wide == 2 * columns) {
-        const u8* four = source + (u64)2 * y * wide + 2 * x;
-        target[i] = (u8)((four[0] + four[1] + four[wide] + four[wide + 1] + 2) >> 2);
-        return;
+    const u8* source = greys + from.byte;
+    u8* target = greys + to.byte;
+    const bool halved = from.high == 2 * to.high && from.wide == 2 * to.wide;
+    const int pixels = from.byte == to.byte ? 0 : to.high * to.wide;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < pixels; i += gridDim.x * THREADS) {
+        const int y = i / to.wide, x = i % to.wide;
+        if (halved) {
+            const u8* four = source + (u64)2 * y * from.wide + 2 * x;
+            target[i] = (u8)((four[0] + four[1] + four[from.wide] + four[from.wide + 1] + 2) >> 2);
+            continue;
+        }
+        const Span down = span_of(y, from.high, to.high), across = span_of(x, from.wide, to.wide);
+        const u8* row = source + (u64)down.first * from.wide;
+        float sum = 0.0f;
+        if (down.head > 0.0f) sum = row_sum(row - from.wide, across) * down.head;
+        for (int j = down.first; j < down.last; j++, row += from.wide) sum += row_sum(row, across) * down.body;
+        if (down.tail > 0.0f) sum += row_sum(row, across) * down.tail;
+        target[i] = (u8)max(0, min(255, __float2int_rn(sum)));
     }
-    const Span down = span_of(y, high, rows), across = span_of(x, wide, columns);
-    float sum = 0.0f;
-    if (down.head > 0.0f) sum = row_sum(source + (u64)(down.first - 1) * wide, across) * down.head;
-    for (int j = down.first; j < down.last; j++)
-        sum += row_sum(source + (u64)j * wide, across) * down.body;
-    if (down.tail > 0.0f) sum += row_sum(source + (u64)down.last * wide, across) * down.tail;
-    target[i] = (u8)max(0, min(255, __float2int_rn(sum)));
 }
 
 // -- (g - mean) / sqrt(variance + FLOOR^2) over WINDOW x WINDOW pixels -------------------------------------
@@ -94,14 +90,15 @@ DEVICE int mirrored(int i, int size) {
 }
 
 // A block: STRIP rows of THREADS - WINDOW + 1 columns; sums are whole numbers and exact.
-KERNEL(THREADS) normalise(const Level* levels, const Tile* tiles, const u8* greys, u16* x, u32* count) {
+KERNEL(THREADS) normalise(const Level* levels, int count, const u8* greys, u16* x, u32* marks) {
     __shared__ u32 sums[2][THREADS];   // of a column: values, squares
     __shared__ u32 spans[2][THREADS];  // of SPAN columns
     start_next();
-    const Tile tile = tiles[blockIdx.x];
+    const Tile tile = tile_of(levels, count, blockIdx.x, 1, STRIP, THREADS - WINDOW + 1);
+    if (tile.level < 0) return;
     const Level level = levels[tile.level];
     wait_for_previous();
-    if (blockIdx.x == 0 && threadIdx.x == 0) *count = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *marks = 0;
     const int me = threadIdx.x, column = tile.left + me;
     const u8* grey = greys + level.byte;
     const u8* seen = grey + mirrored(column - REACH, level.wide);
@@ -155,10 +152,11 @@ DEVICE float clipped_exp(float value) { return expf(fminf(fmaxf(value, -4.0f), 4
 
 // A place that is above its neighbours is a mark if it is above `least` as a digit, and one if it is so
 // as a sign; in no order.
-KERNEL(64) peaks(const Tile* tiles, const Scale* scales, const float* maps, float least, Mark* marks,
-                 u32* count) {
+KERNEL(64) peaks(const Level* levels, int sizes, const Scale* scales, const float* maps, float least,
+                 Mark* marks, u32* count) {
     start_next();
-    const Tile tile = tiles[blockIdx.x];
+    const Tile tile = tile_of(levels, sizes, blockIdx.x, CELL, 4, 16);
+    if (tile.level < 0) return;
     wait_for_previous();
     const int y = tile.top + threadIdx.x / 16, x = tile.left + threadIdx.x % 16;
     if (y >= tile.high || x >= tile.wide) return;

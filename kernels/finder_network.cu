@@ -8,15 +8,7 @@
 //   2  all sizes in one launch: small sizes take no launches of their own.
 //   3  depthwise -> 1x1 -> 1x1 -> sum in one kernel: products on tensor cores (mma.sync, sums in
 //      float32); what a product gives is the operand of the next in the same registers.
-#include "platform.cuh"
-
-struct Tile {
-    int first;        // place of the size's first one among those of all sizes
-    int high, wide;   // rows and columns of the size
-    int top, left;    // of the tile
-    int level;        // number of the size
-    int spare[2];
-};
+#include "levels.cuh"
 
 #ifndef ROWS
 #define ROWS 4
@@ -47,6 +39,7 @@ DEVICE int place_of(const Tile& tile, int y, int x, int halved) {
 //   DEPTHWISE  1: a depthwise convolution of CI channels comes first, rectified if RELU0
 //   LAYERS     0 .. 2 products: the first takes windows of the source (places of the depthwise maps),
 //              gives N1 channels, rectified if RELU1; the second 1x1, N2, RELU2
+//   APART      pixels of the picture between two places of what is written
 //   SKIP       1: a map is added, 2: one at half the resolution; RELU_END rectifies the sum
 // KSIZE, STRIDE, PADDING, DILATION: of the convolution that reads the source. Channels are stored in
 // multiples of 8, the spare ones 0, or alone. BIAS0 .. SECOND: words of `weights` where parts begin:
@@ -152,10 +145,11 @@ DEVICE void multiply(float (&d)[tiles][4], const u32 (&a)[4], const u32* fragmen
     }
 }
 
-KERNEL(THREADS) chain(const Tile* tiles, const u16* source, const u32* weights, const u16* skip,
-                      target_t* target) {
+KERNEL(THREADS) chain(const Level* levels, int count, const u16* source, const u32* weights,
+                      const u16* skip, target_t* target) {
     start_next();
-    const Tile tile = tiles[blockIdx.x];
+    const Tile tile = tile_of(levels, count, blockIdx.x, APART, ROWS, ACROSS);
+    if (tile.level < 0) return;
     wait_for_previous();
 #if DEPTHWISE
     __shared__ u32 shared[LAYERS ? ROWS * ACROSS * PITCH : 1];

@@ -10,8 +10,8 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.cuda import finder
-from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
-from neocog.cuda.finder_network import FinderNetwork
+from neocog.cuda.finder import CudaFinder, Frame, brought, finding, level_shapes
+from neocog.cuda.finder_network import FinderNetwork, area, level_rows
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
@@ -98,18 +98,30 @@ def test_every_operation_on_pictures_of_several_sizes(order):
     assert len(network.steps) < len(g.nodes) * 0.6
     sides = [(32, 80), (16, 32), (16, 16)]
     pictures = [np.random.default_rng(i).normal(size=side) for i, side in enumerate(sides)]
-    x, maps, launches = network.launches(sides)
-    x[...] = np.concatenate([one.reshape(-1) for one in pictures])
+    x, maps, launches = network.launches(level_rows(sides, sides), area(sides))
+    places = sum(map(math.prod, sides))
+    assert len(x) > places
+    x[:places] = np.concatenate([one.reshape(-1) for one in pictures])
     maps[...] = np.nan
     for launch in launches:
         emulator.launch(launch)
-    assert not maps[:, 30:].any()
+    assert np.isnan(maps[places // 16 :]).all()
+    assert not maps[: places // 16, 30:].any()
     for picture in pictures:
         h, w = (side // 4 for side in picture.shape)
         got = maps[start : start + h * w, :30].reshape(h, w, 30).transpose(2, 0, 1)
         wanted = computed(g, picture.astype(np.float16))
         assert np.abs(got - wanted).max() <= BOUND * np.abs(wanted).max()
         start += h * w
+
+
+def frame_of(machine, g, grey, settings):
+    """A frame with all that goes up of a picture; the spare room holds what a larger one left."""
+    need, parts = brought(grey, settings)
+    frame = Frame(network_of(machine, g), need, settings)
+    frame.given[...] = 99
+    frame.given[: sum(map(len, parts))] = np.concatenate(parts)
+    return frame
 
 
 def launch_of(frame, name):
@@ -125,8 +137,7 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
     emulator, settings = Emulator(order=order), FinderSettings(long_side=long_side, largest=60)
     grey = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
     grey[:, : shape[1] // 3] = 200
-    frame = Frame(network_of(emulator, last_only()), shape, settings)
-    frame.grey[...] = grey
+    frame = frame_of(emulator, last_only(), grey, settings)
     for launch in frame.launches:
         if launch.kernel.name in ("reduce", "normalise"):
             emulator.launch(launch)
@@ -134,7 +145,7 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
     assert count[0] == 0
     before, (shapes, padded) = grey, level_shapes(shape, settings)
     for row, (h, w), (rows, columns), factor in zip(
-        levels, shapes, padded, cpu.sizes(shape, settings), strict=True
+        levels[1:], shapes, padded, cpu.sizes(shape, settings), strict=True
     ):
         now = resized(before, (h, w)) if factor < 1 else grey
         before = greys[row[0] : row[0] + h * w].reshape(h, w)
@@ -163,12 +174,12 @@ def last_only():
 @pytest.mark.usefixtures("emulator")
 def test_marks_are_those_of_the_cpu(most, order):
     emulator, shape, settings = Emulator(order=order), (100, 200), FinderSettings(largest=60, most=most)
-    frame = Frame(network_of(emulator, last_only()), shape, settings)
-    maps = launch_of(frame, "peaks").args[2]
+    frame = frame_of(emulator, last_only(), np.zeros(shape, np.uint8), settings)
+    maps = launch_of(frame, "peaks").args[3]
     maps[...] = np.random.default_rng(3).normal(size=maps.shape) * 0.8
     maps[:, :2] -= 2.0
     shapes, padded = level_shapes(shape, settings)
-    levels = np.split(maps[:, :30], np.cumsum([rows * columns // 16 for rows, columns in padded])[:-1])
+    levels = np.split(maps[:, :30], np.cumsum([rows * columns // 16 for rows, columns in padded]))[:-1]
     found = [cpu.decode(level.reshape(rows // 4, columns // 4, 30).transpose(2, 0, 1), settings)
              for level, (rows, columns) in zip(levels, padded, strict=True)]  # fmt: skip
     whole = cpu.joined(found, shapes, shape, settings)
@@ -216,8 +227,7 @@ def test_pictures_of_changing_sizes_one_after_another(faked, emulator):
     shapes = [(40, 60), (40, 60), (40, 60), (48, 48), (40, 60), *((16, 20 + n) for n in range(5))]
     for shape in shapes:
         grey = rng.integers(0, 256, shape).astype(np.uint8)
-        frame = Frame(network_of(emulator, g), shape, settings)
-        frame.grey[...] = grey
+        frame = frame_of(emulator, g, grey, settings)
         for launch in frame.launches:
             emulator.launch(launch)
         got, wanted = find(grey, faked, settings), finding(frame.best, settings)
@@ -293,7 +303,7 @@ def test_a_network_that_the_kernels_do_not_know_is_refused(change):
 
 @pytest.mark.parametrize("arch", [80, 90, 120])
 def test_kernels_build_within_their_registers(arch, nvrtc):
-    frame = Frame(network_of(Emulator(), graph_of()), (100, 200), FinderSettings())
+    frame = frame_of(Emulator(), graph_of(), np.zeros((100, 200), np.uint8), FinderSettings())
     assert not any(fault(kernel, arch) for kernel in {launch.kernel for launch in frame.launches})
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Machine, up
 from neocog.errors import ModelError
+from neocog.vision.finder import MULTIPLE
 
 Node = Mapping[str, Any]
 Weights = NDArray[np.float32]
@@ -177,7 +178,8 @@ class FinderNetwork:
         if len(widths) == 2:
             widths[0] = up(widths[0], 8)
         defines = {
-            "CI": ci, "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
+            "APART": self.maps[name].cell, "CI": ci,
+            "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
             "KSIZE": first.weight.shape[2], "STRIDE": first.node["stride"],
             "PADDING": first.node["padding"], "DILATION": first.node["dilation"],
             "RELU0": int(depthwise is not None and depthwise.relu),
@@ -190,25 +192,26 @@ class FinderNetwork:
         words = np.concatenate([part.reshape(-1).view(np.uint32) for part in parts.values()])
         return Step(kernel, (source, skip or source), name, words)
 
-    def launches(self, sides: Sequence[tuple[int, int]]) -> tuple[Array, Array, list[Launch]]:
-        """Return input (float16), output (places, channels) and launches of the network for pictures."""
-        xp, places = self.machine.xp, sum(h * w for h, w in sides)
-        cells = {self.maps[step.writes].cell for step in self.steps}
-        tiles = {cell: xp.asarray(tile_table(sides, cell)) for cell in cells}
+    def launches(self, levels: Array, area: int) -> tuple[Array, Array, list[Launch]]:
+        """Return input (float16), output (places, channels) and launches of the network for pictures.
+
+        ``levels`` (n, 8), see `level_rows`, may change between launches, within an `area`.
+        """
+        xp = self.machine.xp
         last_read = {one: i for i, step in enumerate(self.steps) for one in step.reads}
-        arrays: dict[str, Array] = {"x": xp.empty(places, "float16")}
+        arrays: dict[str, Array] = {"x": xp.empty(area, "float16")}
         free: dict[int, list[Array]] = {}
         out = []
         for i, step in enumerate(self.steps):
             maps = self.maps[step.writes]
-            size, whole = places // maps.cell**2 * maps.stored, step.writes == self.output
+            size, whole = area // maps.cell**2 * maps.stored, step.writes == self.output
             if whole or not free.get(size):
                 arrays[step.writes] = xp.empty(size, "float32" if whole else "float16")
             else:
                 arrays[step.writes] = free[size].pop()
-            table, (a, b) = tiles[maps.cell], (arrays[one] for one in step.reads)
-            args = (table, a, self._held[i], b, arrays[step.writes])
-            out.append(Launch(step.kernel, (len(table), 1, 1), args))
+            a, b = (arrays[one] for one in step.reads)
+            args = (levels, np.int32(len(levels)), a, self._held[i], b, arrays[step.writes])
+            out.append(Launch(step.kernel, (area // (ROWS * ACROSS * maps.cell**2), 1, 1), args))
             for one in {*step.reads} - {"x"}:
                 if last_read[one] == i:
                     free.setdefault(arrays[one].size, []).append(arrays[one])
@@ -216,18 +219,22 @@ class FinderNetwork:
         return arrays["x"], told, out
 
 
-def tile_table(
-    sides: Sequence[tuple[int, int]], cell: int, rows: int = ROWS, columns: int = ACROSS
-) -> NDArray[np.int32]:
-    """Return a row for each tile of H / cell x W / cell places: first, rows, columns, top, left, size."""
-    tables, first = [], 0
-    for level, (h, w) in enumerate((h // cell, w // cell) for h, w in sides):
-        tops, lefts = np.meshgrid(range(0, h, rows), range(0, w, columns), indexing="ij")
-        table = np.full((tops.size, 8), (first, h, w, 0, 0, level, 0, 0), np.int32)
-        table[:, 3], table[:, 4] = tops.ravel(), lefts.ravel()
-        tables.append(table)
-        first += h * w
-    return np.concatenate(tables)
+def area(sides: Sequence[tuple[int, int]]) -> int:
+    """Return pixels of pictures whose sides are filled up so that tiles of every map fit."""
+    return sum(up(high, ROWS * MULTIPLE) * up(wide, ACROSS * MULTIPLE) for high, wide in sides)
+
+
+def level_rows(shapes: Sequence[tuple[int, int]], sides: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    """Return what the kernels know of the sizes of a picture: byte, H, W, filled up H and W, first pixel.
+
+    The first of the ``shapes`` is the picture itself, (0, 0) of its ``sides`` if it is not read at its size.
+    """
+    rows, bytes_, cells = np.zeros((len(shapes), 8), np.int32), 0, 0
+    for k, ((high, wide), side) in enumerate(zip(shapes, sides, strict=True)):
+        again = k == 1 and shapes[0] == shapes[1]
+        rows[k, :6] = 0 if again else bytes_, high, wide, *side, cells
+        bytes_, cells = bytes_ + (0 if again else high * wide), cells + math.prod(side)
+    return rows
 
 
 def fragments(b: Weights) -> NDArray[np.uint32]:
