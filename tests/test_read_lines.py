@@ -147,6 +147,17 @@ def test_a_sign_at_the_end_is_doubt_but_for_a_point(text: str, p: float) -> None
     assert p == 1 or reader_of(text, chosen, min_p=0.7).read(page("30")).text == "30?"
 
 
+@pytest.mark.parametrize("struck", [True, False])
+def test_a_digit_under_a_stroke_is_read_and_marked(struck: bool) -> None:
+    where = page("3071")
+    if struck:
+        where[148:153, 105:235] = 0
+    reading = reader_of("3071").read(where)
+    assert (reading.text, reading.warnings) == ("3071", ("struck-through",) * struck)
+    reason = numbers.STRUCK if struck else None
+    assert [digit.reason for digit in reading.digits] == [reason, reason, None, None]
+
+
 def test_a_digit_that_was_seen_and_not_read_is_a_doubt() -> None:
     (number,) = reader_of("30", min_p=0.5).read(page("307")).lines[0].numbers
     assert "?" in number.text

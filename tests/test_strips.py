@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.vision.finder import Finding
 from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
+from neocog.vision.struck import struck
 
 HIGH = 40
 
@@ -189,3 +190,19 @@ def test_ink_is_what_its_equations_say() -> None:
     assert not ink_of(np.full((ROWS, 100), 77.0)).any()
     assert not strip_of(np.full((30, 100), 77, np.uint8)).any()
     assert strips(np.zeros((40, 40), np.uint8), marks(np.zeros((0, 4)))) == []
+
+
+@pytest.mark.parametrize(("ends", "rows", "found"), [
+    ((30, 130), (23, 26), [(30, 130)]), ((30, 86), (27, 24), [(30, 86)]),  # through three digits, through two
+    ((0, 159), (24, 24), []), ((30, 130), (43, 42), []), ((40, 60), (24, 24), []), (None, None, []),
+], ids=["all", "some", "a rule", "underlined", "a bar", "none"])  # fmt: skip
+def test_a_stroke_that_crosses_digits_is_no_rule_and_no_part_of_a_digit(ends, rows, found) -> None:
+    ink = np.zeros((48, 160), np.uint8)
+    for x, text in ((40, "8"), (70, "4"), (100, "0")):
+        cv2.putText(ink, text, (x, 41), cv2.FONT_HERSHEY_SIMPLEX, 1.5, 1, 3)
+    if ends:
+        cv2.line(ink, (ends[0], rows[0]), (ends[1], rows[1]), 1, 3)
+    got = np.array(struck(ink, 34, 24)).reshape(-1, 2)
+    assert bool(len(got)) == bool(found)
+    if found:
+        assert np.abs([got.min() - found[0][0], got.max() - found[0][1]]).max() <= 12  # into what it touches

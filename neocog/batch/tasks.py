@@ -25,6 +25,7 @@ _LONG = 4096  # letters of a name; no system takes a longer one
 _ADVICE = {
     "small-digits-likely": "digits of less than 10 pixels, others may be missing; give a larger scan",
     "turns-tie": "another turn of the page is about as likely; give --rotate",
+    "struck-through": "a number has a stroke through it; look whether it counts",
 }
 ON_BLANK = "digits stand in fields of the blank of "  # the begin of a message that is told once a run
 

@@ -18,13 +18,15 @@ from neocog.reading.records import REJECTED, Box, DigitReading, NumberReading
 from neocog.vision.decode import Page
 from neocog.vision.finder import FinderSettings, Finding
 from neocog.vision.page import TURNS, around, on_front, seen, turned, turned_back
-from neocog.vision.strips import LEAST, SCORE, Strip, strips
+from neocog.vision.strips import LEAST, SCORE, TALL, Strip, strips
+from neocog.vision.struck import struck
 
 Logs = NDArray[np.float32]
 Column = tuple[Strip, int]  #: of an answer: its strip, and its number there
 
 SPACE, BLANK = ALPHABET.index(" "), ctc.BLANK
 IN_DOUBT = "the number is in doubt"  # as a whole: its likeliest place of an error
+STRUCK = "perhaps struck through"  # a digit that is read all the same
 FAR = 8.0
 """How far below the best text, in log likelihood, one that is allowed may be; on even rows of strings nine of
 ten patterns that mend a reading are nearer, a quarter of those with a digit too many or too few are not."""
@@ -33,6 +35,7 @@ STEP, BEFORE = 4, 24  # column t of an answer looks at column 4 t - 24 of its st
 _REACH = 20  # columns of a strip on each side of a character's middle that may be its own
 _GAP = np.full((1, BLANK + 1), -30.0, np.float32)  # between strips of a line, which a wide gap parts:
 _GAP[0, [SPACE, BLANK]] = np.log([0.98, 0.02])  # a space, unless a pattern has none there
+_STROKE = 0.4  # ink of a stroke that crosses digits out
 _WIDE = 2  # columns on each side of the middle of a gap in which nothing is read
 # Weights, in log likelihood of a column, of the finder's guess among ten digits, of its log odds that one is
 # there, and what digits lose where there is no mark. With 0.7 for the guess 163 of 200 even cheques and 44 of
@@ -106,7 +109,8 @@ def page_lines(reader: PageReader, page: Page) -> tuple[list[TextLine], int, int
         placed.append(replace(line, words=tuple(words)))
     sure = found.boxes[(found.kinds < 10) & (found.scores >= SCORE)]
     small = not found.whole or int((sure[:, 3] < _LEGIBLE).sum()) > 1
-    warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie
+    out = any(char.reason == STRUCK for line in placed for char in line.chars)
+    warnings = ("small-digits-likely",) * small + ("turns-tie",) * tie + ("struck-through",) * out
     return placed, left_out, turn, time.perf_counter() - start - spent, warnings
 
 
@@ -152,12 +156,15 @@ def each_line(
         # its characters: ``?`` for the doubtful, also where one was perhaps left out
         chars = list[DigitReading]()
         spans = [(char.first, char.last) for char in number.chars]
+        strokes = _strokes(places) if wanted is None else []
         for char, (box, score) in zip(number.chars, _boxes(spans, places, own, marks), strict=True):
             odds = np.exp(logp[min(char.first, len(logp) - 1) : char.last + 1])
             second, first = np.sort(odds[:, :BLANK].max(axis=0))[-2:].tolist()
             there = min(score**2 / (score**2 + (1 - score) ** 2), 1 - float(odds[:, BLANK].min()))
             text = REJECTED if char.reason else char.char
-            chars.append(DigitReading(text, float(char.p), first - second, box, char.reason, there))
+            out = text.isdigit() and any(since < box[0] + box[2] / 2 < until for since, until in strokes)
+            reason = STRUCK if out else char.reason
+            chars.append(DigitReading(text, float(char.p), first - second, box, reason, there))
         # its words: what is between spaces, each as likely as its own columns say
         others = marks[:0] if wanted is not None else marks[np.setdiff1d(np.arange(len(marks)), own)]
         spaces = [-1, *(k for k, char in enumerate(chars) if char.char == " "), len(chars)]
@@ -188,7 +195,7 @@ def each_line(
                 p = likely(text, dict(ctc.beam(logp[since : max(until, since + 1)])))
             lost = float(marks.scores[known[end - begin :]].max(initial=0))  # those that were not read
             p = min(p, 1 - lost, 1 - _PART * _beside(box, others))
-            if p < bound and not any(char.reason for char in said):
+            if p < bound and not any(char.char == REJECTED for char in said):
                 least = min(range(len(said)), key=lambda k: said[k].p)
                 said[least] = replace(said[least], char=REJECTED, reason=IN_DOUBT)
             middle = [one[0] + one[2] / 2 for one in (words[-1].box if words else box, box)]
@@ -257,6 +264,15 @@ def _of_strips(
             logs += [logp, _GAP]
             places += [(strip, t) for t in range(len(logp) + 1)]
         yield own, np.concatenate(logs[:-1]), places, lost
+
+
+def _strokes(places: Sequence[Column]) -> list[tuple[float, float]]:
+    """Where strokes begin and end, columns of the page, that cross out what stands on a line's strips."""
+    return [
+        (float(strip.middle[first, 0]), float(strip.middle[last, 0]))
+        for strip in dict.fromkeys(strip for strip, _ in places)
+        for first, last in struck((strip.ink > _STROKE).astype(np.uint8), TALL, ROWS / 2)
+    ]
 
 
 def _is_number(number: ctc.Number, marks: Finding, own: Sequence[int], *, least: float = _NUMBER) -> bool:

@@ -25,7 +25,7 @@ Boxes = NDArray[np.floating[Any]]  # left, top, width and height in pixels of th
 SCORE, LEAST = 0.35, 0.15  #: scores from which a digit makes a line, and a mark belongs to a line beside it
 GAP = 2.5  #: a wider one parts two strips, in heights of a line's digits, as all lengths here
 
-_TALL = 34.0  # rows of a strip that a line's digits fill
+TALL = 34.0  # rows of a strip that a line's digits fill
 _LOW = 2.5  # a wide page less high than this is one line
 _MOST = 400  # strips of a page
 _COLUMNS = 2**20, 300  # of strips of a page, and of a frame, after which no line is cut
@@ -233,7 +233,7 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
 
     # a page of one line is one strip as it is: low, with little above and below what most marks are of
     tall = page.tall(range(len(page.boxes))) if digits.any() else 0.0
-    if not frame and len(grey) < min(page.wide, _LOW * tall) and page.wide < WIDEST / _TALL * tall:
+    if not frame and len(grey) < min(page.wide, _LOW * tall) and page.wide < WIDEST / TALL * tall:
         spans = [(left[own].min(), right[own].max(), page.scores[own].sum()) for own in page.lines]
         begin, end, most = max(spans, key=lambda one: one[2])
         if sum(score for first, last, score in spans if first < end and last > begin) < 4 / 3 * most:
@@ -263,7 +263,7 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
             # one in which all are far apart is a line: a digit may be missed there
             far = max(gap, 4.0 * min(1.0, least)) if frame and least <= gap else gap
             wide = gaps > np.where(ruled, _TOUCH, far)
-            if wide.any() or (len(gaps) and long > (WIDEST / _TALL - 3) * high):
+            if wide.any() or (len(gaps) and long > (WIDEST / TALL - 3) * high):
                 off = np.abs((left[part[1:]] + ends[:-1] - left[part].min() - ends[-1]) / long)
                 k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
                 todo += [(part[k:], frame and bool(wide[k - 1])), (part[:k], False)]
@@ -314,7 +314,7 @@ class _Page:
         ink = ink_of(grey)
         dark = ink > _INK
         digits = np.searchsorted(at[:, 0], self.middle[[k for k in line if self.sure[k]], 0])
-        least, most = (share * _TALL for share in _CELL)
+        least, most = (share * TALL for share in _CELL)
         free = self.free(line, at, down, _BAND)
         cells = step_of(dark, free, digits, least, most) if len(digits) > 1 else None
         if cells is not None:
@@ -447,7 +447,7 @@ class _Page:
         fit[1] += self.slope
         off = self.boxes[own, 1] - level - tall * (fit @ powers)
         top, foot = _ranked(off, 0.1), _ranked(off + self.boxes[own, 3], 0.9)
-        unit = (foot - top) / _TALL / np.hypot(1, fit[1])
+        unit = (foot - top) / TALL / np.hypot(1, fit[1])
         wide = min(max(round((right - left) * np.hypot(1, fit[1]) / unit), NARROWEST), most)
         along = left + (np.arange(wide) + 0.5) * (right - left) / wide
         x = (along - centre) / tall
