@@ -90,6 +90,8 @@ def test_records_are_as_documented() -> None:
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_columns_are_tabs_and_empty_cells_stay_also_on_a_page_on_its_side(tmp_path, turn):
     assert cells(read(*TABLE, turn=turn)) == COLUMNS
+    signs = ([(20, 40 * row, "12,--30")] for row in range(6))  # below one another they are no corridor
+    assert cells(read(*signs, turn=turn)) == [["12,--30"]] * 6
     plain, reading = Format("tsv", names=False), read(*TABLE)
     out = write_records(tmp_path / "a.tsv", plain, reading, PageReading("b.png", error="broken"))
     assert out.read_text() == "".join("\t".join(row) + "\n" for row in COLUMNS)
@@ -98,18 +100,21 @@ def test_columns_are_tabs_and_empty_cells_stay_also_on_a_page_on_its_side(tmp_pa
 
 
 def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
-    hocr = Format("hocr")
-    out = write_records(tmp_path / "a.hocr", hocr, read(*TABLE), PageReading(ODD, 1, error="broken"))
+    hocr, reading = Format("hocr"), read(*TABLE, [(20, 160, "-5?")])
+    out = write_records(tmp_path / "a.hocr", hocr, reading, PageReading(ODD, 1, error="broken"))
     words = [e for e in ET.parse(out).getroot().iter() if e.get("class") == "ocrx_word"]
-    assert ["".join(word.itertext()) for word in words[:3]] == ["123", "45", "6"]
+    assert ["".join(word.itertext()) for word in words] == [*"123 45 6 7 89 11 222 3333 -5?".split()]
     assert words[0].get("title") == "bbox 20 10 54 30; x_wconf 73"
+    assert [e.get("class") for e in words[-1]] == ["ocrx_cinfo"] * 3
+    assert "ocrx_cinfo" in hocr.head
     ET.parse(write_records(tmp_path / "none.hocr", hocr))
-    out = write_records(tmp_path / "a.xml", Format("alto", names=False, source=ODD), read(*TABLE))
+    out = write_records(tmp_path / "a.xml", Format("alto", names=False, source=ODD), reading)
     root, space = ET.parse(out).getroot(), "{http://www.loc.gov/standards/alto/ns-v4#}"
     assert root.findtext(f".//{space}fileName") == 'a"<\\x1b>.png'
     strings = [e.attrib for e in root.iter(f"{space}String")]
     assert [one["CONTENT"] for one in strings[:3]] == ["123", "45", "6"]
     assert (strings[0]["HPOS"], strings[0]["WIDTH"], strings[0]["WC"]) == ("20", "34", "0.73")
+    assert "".join(e.attrib["CONTENT"] for e in root.iter(f"{space}Glyph")).endswith("3333-5?")
     with pytest.raises(UsageError, match="one file"):
         Format("alto")
 
@@ -368,7 +373,7 @@ def test_limits_of_addresses(path: str, why: str, limits: Any, server: str, monk
     assert "\n" not in str(failure.value)
 
 
-def test_csv_reads_back(tmp_path: Path) -> None:
+def test_csv_reads_back_and_text_has_names_only_on_request(tmp_path: Path, capsys: Any) -> None:
     odd = PageReading("bad\udcff,\n.png")
     rows = table_of(write_records(tmp_path / "out.csv", Format("csv"), READ, FAILED, odd))
     assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
@@ -376,14 +381,11 @@ def test_csv_reads_back(tmp_path: Path) -> None:
     read, failed = ([row[key] for key in keys] for row in rows[:2])
     assert read == ["07\n?", "3", "1", "0.3100", "two answers", ""]
     assert failed == ["", "0", "0", "", "", "the file is empty"]
-
-
-def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    for names in (True, False):
+    for names, told in ((True, "a/b.jpg: 07 | ?\nc.tif page 2: 5\n"), (False, "07\n?\n\n5\n")):
         with open_sink(Format("text", names=names)) as sink:
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
                 sink.put(sink.format.render(reading))
-    assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 2: 5\n" + "07\n?\n\n5\n"
+        assert capsys.readouterr().out == told
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])

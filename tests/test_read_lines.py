@@ -21,8 +21,6 @@ from neocog.network.lines import ALPHABET, LineModel, columns
 from neocog.reading import numbers
 from neocog.reading.formats import KINDS, Format
 from neocog.reading.policy import read_valid
-from neocog.reading.records import DigitReading, LineReading, NumberReading
-from neocog.reading.results import PageReading
 from neocog.vision.decode import Page
 from neocog.vision.finder import Finding
 from tests.live_support import clip, picture
@@ -252,29 +250,11 @@ def test_every_format_takes_signs_and_numbers_have_their_own_p(tmp_path: Path) -
     told = {kind: Format(kind, names=False, source="x").render(reading) for kind in KINDS}
     assert (told["text"], told["tsv"]) == ("=1,2 -5\n", "'=1,2 -5\n")
     assert json.loads(told["jsonl"])["text"] == "=1,2 -5"
-    alto = ET.fromstring(told["alto"])
-    assert "".join(glyph.attrib["CONTENT"] for glyph in alto.iter("Glyph")) == "=1,2-5"
-    assert [word.attrib["WC"] for word in alto.iter("String")] == [f"{first:.2f}", f"{second:.2f}"]
-    spans = [*ET.fromstring(told["hocr"]).iter("span")]
-    words = ["".join(span.itertext()) for span in spans if span.get("class") == "ocrx_word"]
-    assert words == ["=1,2", "-5"]
-    assert sum(span.get("class") == "ocrx_cinfo" for span in spans) == 6
-    assert "ocrx_cinfo" in Format("hocr").head
-
-
-def test_a_column_of_amounts_is_one_column() -> None:
-    """Commas below one another are no corridor between columns."""
-    lines, digits = [], list[DigitReading]()
-    for row in range(6):
-        places = zip("12,30", (0, 22, 55, 90, 112), strict=True)
-        chars = tuple(DigitReading(char, 1.0, 1.0, (x, 80 * row, 20, 40)) for char, x in places)
-        box = (0, 80 * row, 132, 40)
-        span = len(digits), len(digits) + 3
-        number = NumberReading("12,30", 0.9, box, chars, digits=span, shown="12,30")
-        digits += [char for char in chars if char.char != ","]
-        lines.append(LineReading("12,30", box, (number,)))
-    reading = PageReading("a.png", digits=tuple(digits), lines=tuple(lines), size=(200, 500), reader="lines")
-    assert Format("tsv", names=False).render(reading) == "12,30\n" * 6
+    words = [word.attrib for word in ET.fromstring(told["alto"]).iter("String")]
+    assert [(word["CONTENT"], word["WC"]) for word in words] == [
+        ("=1,2", f"{first:.2f}"),
+        ("-5", f"{second:.2f}"),
+    ]
 
 
 class Table(Engine):
