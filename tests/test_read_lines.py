@@ -120,10 +120,9 @@ def test_a_doubtful_character_or_number_has_a_mark_and_a_reason(shares, least, p
     assert reader_of("307", others, min_p=p - 0.02).read(page("307")).text == "307"
 
 
-@pytest.mark.parametrize(
-    ("text", "p"),
-    [("30.", 1), ("30=", 1), ("3,0", 1), ("30-", 0.6), ("30*", 0.6), ("30#", 0.6), ("30%", 0.6)],
-)
+@pytest.mark.parametrize(("text", "p"), [
+    ("30.", 1), ("30=", 1), ("3,0", 1), ("30-", 0.6), ("30*", 0.6), ("30#", 0.6), ("30%", 0.6),
+])  # fmt: skip
 def test_a_sign_at_the_end_is_doubt_but_for_a_point(text: str, p: float) -> None:
     others = {f"at{len(text) - 1}": ("", 0.6), "at1": (".", 0.4)}
     chosen = {k: v for k, v in others.items() if (k == "at1") == (text == "3,0")}
@@ -191,18 +190,15 @@ def test_a_line_of_letters_alone_is_none(read: str, monkeypatch: pytest.MonkeyPa
     assert " ".join(word.text for word in line.words) == read
 
 
-@pytest.mark.parametrize(
-    ("options", "text", "fits"),
-    [
-        ({}, "12130", None),
-        ({"pattern": "##/##"}, "12/30", True),
-        ({"pattern": "##/##kg"}, "12/30kg", True),
-        ({"pattern": "##.##"}, "12130", False),
-        ({"valid": ["12/30", "12/31"]}, "12/30", True),
-        ({"valid": ["98765"]}, "12130", False),
-        ({"valid": ["12/30", "98"], "pattern": "##"}, "12130", False),
-    ],
-)
+@pytest.mark.parametrize(("options", "text", "fits"), [
+    ({}, "12130", None),
+    ({"pattern": "##/##"}, "12/30", True),
+    ({"pattern": "##/##kg"}, "12/30kg", True),
+    ({"pattern": "##.##"}, "12130", False),
+    ({"valid": ["12/30", "12/31"]}, "12/30", True),
+    ({"valid": ["98765"]}, "12130", False),
+    ({"valid": ["12/30", "98"], "pattern": "##"}, "12130", False),
+])  # fmt: skip
 def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: bool | None) -> None:
     reading = reader_of("12130", {"at2": ("/", 0.4)}, min_p=0.1, **options).read(page("12130"))
     assert (reading.text, reading.fits) == (text, fits)
@@ -210,11 +206,9 @@ def test_patterns_and_lists_choose_by_likelihood(options: Any, text: str, fits: 
     assert "fits" in reading.to_dict() or not options
 
 
-@pytest.mark.parametrize(
-    ("share", "text", "p"),  # a 1 of which so much is seen before the digits
-    [(0.2, "155", 0.97), (1e-3, "?55", 0.13), (1e-6, "55", 1.0)],
-)
+@pytest.mark.parametrize(("share", "text", "p"), [(0.2, "155", 0.97), (1e-3, "?55", 0.13), (1e-6, "55", 1.0)])
 def test_a_pattern_makes_no_digit_out_of_nothing(share: float, text: str, p: float) -> None:
+    """A 1 of which so much is seen before the digits."""
     reader = reader_of("155", {"at0": ("", 1 - share)}, min_p=0.5, pattern="###")
     (number,) = reader.read(page(text.replace("?", "1"))).lines[0].numbers
     assert (number.text, number.p) == (text, pytest.approx(p, abs=0.02))
@@ -223,11 +217,10 @@ def test_a_pattern_makes_no_digit_out_of_nothing(share: float, text: str, p: flo
         assert (listed.text, listed.lines[0].numbers[0].p) == ("155", pytest.approx(0.99, abs=0.01))
 
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [(b"12\nAB12\n", "'AB12'"), (b"\n\n", "is empty, expected a file"), (b"\xff\xfe1", "is not UTF-8 text"),
-     (b"12\0\1", "zero bytes"), (b"1\n" * 2**22, "MiB"), (None, "no such file")],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "why"), [
+    (b"12\nAB12\n", "'AB12'"), (b"\n\n", "is empty, expected a file"), (b"\xff\xfe1", "is not UTF-8 text"),
+    (b"12\0\1", "zero bytes"), (b"1\n" * 2**22, "MiB"), (None, "no such file"),
+])  # fmt: skip
 def test_a_list_of_valid_numbers_is_checked(data: bytes | None, why: str, tmp_path: Path) -> None:
     path = tmp_path / "valid.txt"
     if data is not None:
@@ -302,25 +295,23 @@ def test_what_lines_and_digits_cannot_do_is_one_line(labelled: Path, tmp_path: P
     (tmp_path / "valid.txt").write_text("AB\n")
     lines, valid = ("--model", tmp_path / "lines.safetensors"), ("--valid", tmp_path / "valid.txt")
     picture = labelled / "a.png"
-    for words in (
-        ("read", picture, "--isolated", *lines),
-        ("read", picture, "--isolated", *valid),
-        ("read", picture, *lines, *valid),
-        ("read", picture, *lines, "--precision", "fp16"),
-        ("read", picture, *lines, "--batch", "5"),
-        ("eval", "sklearn", *lines),
-        ("eval", "sklearn", "--signs"),
-        ("eval", "--report", tmp_path / "report", "--signs"),
+    for told, *words in (
+        ("leave one out", "read", picture, "--isolated", *lines),
+        ("leave one out", "read", picture, "--isolated", *valid),
+        ("'AB': expected 1 to 200", "read", picture, *lines, *valid),
+        ("are for models of digits", "read", picture, *lines, "--precision", "fp16"),
+        ("--batch is not for tiny-lines", "read", picture, *lines, "--batch", "5"),
+        ("give a digit model", "eval", "sklearn", *lines),
+        ("leave --signs out", "eval", "sklearn", "--signs"),
+        ("leave --signs out", "eval", "--report", tmp_path / "report", "--signs"),
     ):
-        refused("", *words)
+        refused(told, *words)
 
 
-@pytest.mark.parametrize(
-    ("box", "score"),  # of a mark beside the number (100, 100) to (200, 150)
-    [((60, 95, 30, 60), 0.8), ((210, 110, 20, 40), 0.8), ((120, 90, 20, 60), 0.8), ((260, 100, 30, 50), 0.0),
-     ((210, 130, 10, 10), 0.0), ((210, 145, 30, 60), 0.0)],
-)  # fmt: skip
-def test_a_mark_beside_a_number_is_perhaps_a_part_of_it(box: tuple[int, ...], score: float) -> None:
-    marks = Finding(np.float32([box]), np.float32([0.8]), np.array([7]), np.zeros((1, 10), np.float32))
-    assert numbers._beside((100, 100, 100, 50), marks) == pytest.approx(score)
+def test_a_mark_beside_a_number_is_perhaps_a_part_of_it() -> None:
+    beside = (60, 95, 30, 60), (210, 110, 20, 40), (120, 90, 20, 60)
+    away = (260, 100, 30, 50), (210, 130, 10, 10), (210, 145, 30, 60)
+    for box in (*beside, *away):
+        marks = Finding(np.float32([box]), np.float32([0.8]), np.array([7]), np.zeros((1, 10), np.float32))
+        assert numbers._beside((100, 100, 100, 50), marks) == pytest.approx(0.8 if box in beside else 0), box
     assert numbers._beside((100, 100, 100, 50), marks[:0]) == 0

@@ -69,11 +69,10 @@ def test_lines_and_far_columns_are_parted_and_nothing_is_read_twice() -> None:
     assert told == [((0, 1, 2), 0, 3), ((3, 4), 0, 2), ((5, 6), 1, 2), ((7, 8), 1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("rules", "top", "foot", "lean", "walls"),
-    [((18, 118, 212), 10, 200, 4, []), ((18, 118, 212), 44, 200, 0, []), ((18, 118, 212), 10, 79, 0, []),
-     ((118, 212), 10, 200, 0, [(116, 36, 5, 60), (209, 36, 6, 60)])],  # which are taken for a 1
-)  # fmt: skip
+@pytest.mark.parametrize(("rules", "top", "foot", "lean", "walls"), [
+    ((18, 118, 212), 10, 200, 4, []), ((18, 118, 212), 44, 200, 0, []), ((18, 118, 212), 10, 79, 0, []),
+    ((118, 212), 10, 200, 0, [(116, 36, 5, 60), (209, 36, 6, 60)]),  # which are taken for a 1
+])  # fmt: skip
 def test_rules_of_a_table_and_at_its_edge_part_cells_and_are_not_read(rules, top, foot, lean, walls) -> None:
     grey, boxes = page(("12", 30, 80), ("34", 124, 80), ("56", 218, 80))
     for x in rules:
