@@ -31,14 +31,6 @@ def marks(boxes: Any, scores: Any = 0.99, kinds: Any = 0) -> Finding:
     return Finding(boxes, scores, kinds, np.full((n, 10), np.log(0.1), np.float32))
 
 
-@pytest.mark.parametrize("shape", [(120, 40), (40, 120), (80, 80), (7, 3)])
-def test_ink_fills_a_box_of_twenty(shape: tuple[int, int]) -> None:
-    digit = normalise(np.pad(np.ones(shape), ((5, 5), (3, 3))), stroke=max(shape) * 2.3 / 20)
-    rows, columns = np.flatnonzero(digit.any(1)), np.flatnonzero(digit.any(0))
-    assert max(np.ptp(rows), np.ptp(columns)) + 1 == 20
-    assert digit.max() == 255
-
-
 @pytest.mark.parametrize("pen", [1, 2, 5, 12, 26])
 def test_strokes_come_near_those_of_mnist(pen: int) -> None:
     radius = np.hypot(*(np.indices((120, 120)) - 59.5))
