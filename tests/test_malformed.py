@@ -61,7 +61,7 @@ def test_broken_pictures_are_a_line_each(tmp_path: Path, model: str) -> None:
     for name, made in PICTURES.items():
         make(made, tmp_path / name)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = run("read", *(tmp_path / name for name in PICTURES), good, "--model", model)
+    result = run("read", *(tmp_path / name for name in PICTURES), good, "--model", model, "--workers", "0")
     assert (result.exit_code, result.stdout) == (1, f"{good}: 42\n")
     *lines, summary = result.stderr.splitlines()
     assert f", {len(lines)} failed; " in summary
