@@ -43,7 +43,6 @@ FOLDER = ROOT / "tests/golden"
 SAMPLES = ["docs/photo.jpg", *(f"data/samples/{name}" for name in (
     "dates.jpg", "meter.jpg", "note.jpg", "phone.jpg", "postcode.png", "tilted.jpg"))]  # fmt: skip
 PICTURES = [*SAMPLES, *sorted(str(path.relative_to(ROOT)) for path in (FOLDER / "pages").iterdir())]
-SEEDS = range(8)
 CALLS = """
 read | read none.png | read empty | read broken.png | read good.png none.png | read good.png --format xyz
 read good.png --json --format csv | read good.png --rotate 45 | read good.png --shard 3/2
@@ -142,7 +141,7 @@ def drawn() -> Any:
     digits, labels = fixed_digits()
     hands, mix = load_hands(write_hands(Path("hands"))), Mix.of(digits, labels)
     found: dict[str, list[str]] = {"pages": [], "lines": [], "marks": [], "variants": []}
-    for seed in SEEDS:
+    for seed in range(8):
         page = draw_page(hands, faces_of(), seed, side=128)
         found["pages"].append(digest(page.image, page.marks))
         found["lines"].append(digest(*(line for line, _ in drawn_lines(hands, 4, seed=seed))))

@@ -11,8 +11,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from neocog.vision.finder import Finding
 from neocog.vision.strips import ROWS, WIDEST, Strip, ink_of, strip_of, strips
 
-HIGH = 40
-
 
 def page(
     *texts: tuple[str, int, int], slope: float = 0.0, shape: tuple[int, int] = (300, 600)
@@ -22,7 +20,7 @@ def page(
     for text, x, y in texts:
         for char in text:
             one, at = np.full(shape, 210, np.uint8), (x, round(y + slope * x))
-            cv2.putText(one, char, at, cv2.FONT_HERSHEY_SIMPLEX, HIGH / 22, 40, 4, cv2.LINE_AA)
+            cv2.putText(one, char, at, cv2.FONT_HERSHEY_SIMPLEX, 40 / 22, 40, 4, cv2.LINE_AA)
             boxes.append(cv2.boundingRect((one < 150).astype(np.uint8)))
             grey = np.minimum(grey, one)
             x += 37
