@@ -40,9 +40,9 @@ from tests.support import run, write_hands
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests/golden"
-PICTURES = ["docs/photo.jpg", *(f"data/samples/{name}" for name in (
+SAMPLES = ["docs/photo.jpg", *(f"data/samples/{name}" for name in (
     "dates.jpg", "meter.jpg", "note.jpg", "phone.jpg", "postcode.png", "tilted.jpg"))]  # fmt: skip
-SEEDS = range(8)
+PICTURES = [*SAMPLES, *sorted(str(path.relative_to(ROOT)) for path in (FOLDER / "pages").iterdir())]
 CALLS = """
 read | read none.png | read empty | read broken.png | read good.png none.png | read good.png --format xyz
 read good.png --json --format csv | read good.png --rotate 45 | read good.png --shard 3/2
@@ -73,11 +73,6 @@ def fixed_digits() -> tuple[np.ndarray, np.ndarray]:
         return known["digits"], known["labels"].astype(np.int64)
 
 
-def pictures() -> Iterator[tuple[str, Path]]:
-    pages = sorted(f"tests/golden/pages/{path.name}" for path in (FOLDER / "pages").iterdir())
-    return ((name, ROOT / name) for name in [*PICTURES, *pages])
-
-
 def answers() -> Any:
     """Of each model for the fixed digits: labels, probabilities, margins."""
     found = {}
@@ -92,13 +87,11 @@ def records() -> Any:
     """What a model of lines reads of each picture, and one of digits."""
     found: dict[str, Any] = {}
     for reader in (Reader(device="cpu"), Reader("neocog", device="cpu")):
-        for name, path in pictures():
-            page = reader.read(path)
-            marks = [
-                [[mark.char, mark.p, list(mark.box)] for mark in some] for some in (page.digits, page.signs)
-            ]
-            about = f"turned by {page.turn}, size {page.size}"
-            told = {"text": page.text, "about": about, "digits": marks[0], "signs": marks[1]}
+        for name in PICTURES:
+            page = reader.read(ROOT / name)
+            told = {"text": page.text, "about": f"turned by {page.turn}, size {page.size}"}
+            for kind, marks in (("digits", page.digits), ("signs", page.signs)):
+                told[kind] = [[mark.char, mark.p, list(mark.box)] for mark in marks]
             found[f"{reader.kind} {name}"] = told
     return found
 
@@ -106,8 +99,8 @@ def records() -> Any:
 def crops() -> Any:
     """Digests of the digits that the finder sees in each picture, cut out."""
     finder, found = OpenCV(load_finder(find_model(FINDER))), {}
-    for name, path in pictures():
-        grey = next(decode(path, long_side=LONG_SIDE)).grey
+    for name in PICTURES:
+        grey = next(decode(ROOT / name, long_side=LONG_SIDE)).grey
         marks = find(grey, finder)
         found[name] = digest(cut_out(grey, marks[marks.kinds < 10].boxes))
     return found
@@ -140,7 +133,7 @@ def outputs() -> Any:
     os.chdir(ROOT)
     words = ("read", "--workers", "0", "--device", "cpu", "-q", "--format")
     forms = ("text", "csv", "tsv", "hocr", "alto", "jsonl")
-    return {form: run(*words, form, *PICTURES[: 1 if form == "alto" else None]).stdout for form in forms}
+    return {form: run(*words, form, *SAMPLES[: 1 if form == "alto" else None]).stdout for form in forms}
 
 
 def drawn() -> Any:
@@ -148,7 +141,7 @@ def drawn() -> Any:
     digits, labels = fixed_digits()
     hands, mix = load_hands(write_hands(Path("hands"))), Mix.of(digits, labels)
     found: dict[str, list[str]] = {"pages": [], "lines": [], "marks": [], "variants": []}
-    for seed in SEEDS:
+    for seed in range(8):
         page = draw_page(hands, faces_of(), seed, side=128)
         found["pages"].append(digest(page.image, page.marks))
         found["lines"].append(digest(*(line for line, _ in drawn_lines(hands, 4, seed=seed))))

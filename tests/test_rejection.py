@@ -137,11 +137,8 @@ def test_the_reader_takes_its_thresholds_from_the_card():
     model = replace(from_digits(tiny_model(), seed=0, inner=4), card=card)
     digits = replace(tiny_model(), card=card)
     for options, p in (
-        ({}, 0.3),
-        ({"min_p": 0.1}, 0.1),
-        ({"max_error": 0.01}, 0.99),
-        ({"max_error": 0.06}, 0.3),
-    ):
+        ({}, 0.3), ({"min_p": 0.1}, 0.1), ({"max_error": 0.01}, 0.99), ({"max_error": 0.06}, 0.3),
+    ):  # fmt: skip
         assert Reader(model, **options).policy.min_p == p
     for of, options, words in (
         (model, {"max_error": 0.05, "min_p": 0.2}, "give one of them"),

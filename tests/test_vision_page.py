@@ -21,15 +21,12 @@ from neocog.vision.page import TURNS, on_front, percentiles, turned_back
 from neocog.vision.scales import search
 from tests.support import glyph, page, tiny_model
 
-Boxes = list[tuple[float, float, float, float]]
 
-
-@pytest.mark.parametrize("shape", [(120, 40), (40, 120), (80, 80), (7, 3)])
-def test_ink_fills_a_box_of_twenty(shape: tuple[int, int]) -> None:
-    digit = normalise(np.pad(np.ones(shape), ((5, 5), (3, 3))), stroke=max(shape) * 2.3 / 20)
-    rows, columns = np.flatnonzero(digit.any(1)), np.flatnonzero(digit.any(0))
-    assert max(np.ptp(rows), np.ptp(columns)) + 1 == 20
-    assert digit.max() == 255
+def marks(boxes: Any, scores: Any = 0.99, kinds: Any = 0) -> Finding:
+    """What a finder says of boxes (N, 4): each of the ten digits is as likely."""
+    boxes, n = np.float32(boxes), len(boxes)
+    scores, kinds = np.broadcast_to(np.float32(scores), n).copy(), np.broadcast_to(np.int64(kinds), n)
+    return Finding(boxes, scores, kinds, np.full((n, 10), np.log(0.1), np.float32))
 
 
 @pytest.mark.parametrize("pen", [1, 2, 5, 12, 26])
@@ -53,12 +50,11 @@ def test_stroke_width_of_a_bar_and_of_nothing_and_the_centre_of_mass_is_in_the_m
 
 
 def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
-    grey = np.full((100, 100), 200, np.uint8)
-    grey[30:70, 46:52] = 180
+    grey = np.full((100, 100), 200, np.uint8) + np.linspace(0, 12, 100).astype(np.uint8)
+    grey[30:70, 46:52] -= 20
     boxes = np.array([(40, 28, 20, 44), (0, 0, 20, 20)], np.float32)
     digits = cut_out(grey, boxes)
-    bright = cut_out(255 - grey, boxes)
-    np.testing.assert_array_equal(bright, digits)
+    np.testing.assert_array_equal(cut_out(255 - grey, boxes), digits)
     assert digits[0, 14, 14] > 200
     assert not digits[1].any()
     assert not cut_out(np.full_like(grey, 9), boxes).any()
@@ -69,9 +65,7 @@ def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
 def test_percentiles_are_those_of_numpy_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
-        grey = rng.integers(0, rng.integers(1, 256), rng.integers(1, 40, 2)).astype(np.uint8)[
-            :: rng.integers(1, 3)
-        ]
+        grey = rng.integers(0, rng.integers(1, 256), rng.integers(1, 40, 2), np.uint8)[:: rng.integers(1, 3)]
         assert percentiles(grey, 50, 98, 99.5) == np.percentile(grey, (50, 98, 99.5)).tolist()
 
 
@@ -117,21 +111,18 @@ def test_boxes_are_turned_back(turn: int) -> None:
     assert turned_back(box, turn, 50, 30) == (10, 5, 14, 4)
 
 
-@pytest.fixture(scope="module", params=["neocog-small", "neocog-lines"])
-def shipped(request: pytest.FixtureRequest) -> tuple[str, NDArray[np.uint8], str]:
-    """A model, a page of digits of which none stands upside down as another, and what it reads there."""
-    upright = page("2734523\n4257374")
-    return request.param, upright, Reader(request.param, device="cpu").read(upright).text
-
-
-@pytest.mark.parametrize("turn", TURNS)
-def test_a_page_on_its_side_is_read_as_it_should_be(turn: int, shipped: Any) -> None:
-    model, upright, text = shipped
-    lying = np.ascontiguousarray(np.rot90(upright, turn // 90))
-    for rotate in (turn, None):
-        found = Reader(model, device="cpu", rotate=rotate).read(lying)
-        assert (found.text.replace(" ", ""), found.turn) == (text.replace(" ", ""), turn)
-    assert (found.to_dict()["turn"], found.reader) == (turn, "lines" if "lines" in model else "digits")
+@pytest.mark.parametrize("model", ["neocog-small", "neocog-lines"])
+def test_a_page_on_its_side_is_read_as_it_should_be(model: str) -> None:
+    reader, upright = (
+        Reader(model, device="cpu"),
+        page("2734523\n4257374"),
+    )  # none stands upside down as another
+    text = reader.read(upright).text.replace(" ", "")
+    for turn in TURNS:
+        lying = np.ascontiguousarray(np.rot90(upright, turn // 90))
+        for rotate in (turn, None):
+            found = reader.changed(rotate=rotate).read(lying)
+            assert (found.text.replace(" ", ""), found.turn, found.to_dict()["turn"]) == (text, turn, turn)
 
 
 def written(text: str, *, pitch: int = 40, level: int = 60) -> tuple[NDArray[np.uint8], Finding]:
@@ -139,34 +130,34 @@ def written(text: str, *, pitch: int = 40, level: int = 60) -> tuple[NDArray[np.
 
     A sign has no ink; a space none at all.
     """
-    grey = np.full((160, 100 + pitch * len(text)), 220, np.uint8)
-    boxes, kinds = Boxes(), []
+    grey, found = np.full((160, 100 + pitch * len(text)), 220, np.uint8), dict[int, int]()
     for k, char in enumerate(text):
         x = 40 + pitch * k
         if char.isdigit():
             grey[level : level + 40, x : x + 30] = 220 - 180 * glyph(int(char), 40, 4)
         if char != " ":
-            boxes.append((x, level, 30, 40))
-            kinds.append(int(char) if char.isdigit() else 10 + SIGNS.index(char))
-    guesses = np.full((len(boxes), 10), np.log(0.1), np.float32)
-    scores = np.full(len(boxes), 0.99, np.float32)
-    return grey, Finding(np.array(boxes, np.float32), scores, np.array(kinds, np.int64), guesses)
+            found[x] = int(char) if char.isdigit() else 10 + SIGNS.index(char)
+    return grey, marks([(x, level, 30, 40) for x in found], kinds=list(found.values()))
 
 
-def read(grey: NDArray[np.uint8], found: Finding, **options: Any) -> list[str]:
-    lines, _ = read_lines(Reader(tiny_model(), device="cpu", **options), grey, found)
-    return [" ".join(word.text for word in line.words) for line in lines]
+def tiny(**options: Any) -> Reader:
+    return Reader(tiny_model(), device="cpu", **options)
 
 
-@pytest.mark.parametrize("text", ["3071", "12/03/2024", "-5,20", "30  71", "7"])
-def test_boxes_are_read_with_the_signs_between_them(text: str) -> None:
-    assert read(*written(text)) == [" ".join(text.split())]
+def read(grey: NDArray[np.uint8], found: Finding) -> list[str]:
+    return [" ".join(word.text for word in line.words) for line in read_lines(tiny(), grey, found)[0]]
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("3071", "3071"), ("12/03/2024", "12/03/2024"), ("-5,20", "-5,20"), ("30  71", "30 71"), ("7", "7"),
+    ("4\u00f72", "42"),  # a sign that no line has
+])  # fmt: skip
+def test_boxes_are_read_with_the_signs_between_them(text: str, told: str) -> None:
+    assert read(*written(text)) == [told]
 
 
 def test_what_stands_far_apart_is_a_line_of_its_own_if_asked_for() -> None:
-    grey, found = written("30    71")
-    reader = Reader(tiny_model(), device="cpu")
-    every = np.ones(4, np.bool_)
+    (grey, found), reader, every = written("30    71"), tiny(), np.ones(4, np.bool_)
     assert [len(list(each_line(reader, grey, found, wanted))) for wanted in (None, every)] == [1, 2]
     wanted = np.array([False, False, False, True])
     ((own, line),) = each_line(reader, *written("3071"), wanted)
@@ -174,8 +165,7 @@ def test_what_stands_far_apart_is_a_line_of_its_own_if_asked_for() -> None:
     assert not list(each_line(reader, grey, found, ~every))
 
 
-def test_a_sign_that_no_line_has_is_left_out_and_so_is_a_doubtful_box() -> None:
-    assert read(*written("4\u00f72")) == ["42"]
+def test_a_doubtful_box_is_left_out() -> None:
     grey, found = written("307")
     found.scores[1] = 0.16
     grey[:, 80:120] = 220  # nothing is there
@@ -187,7 +177,7 @@ def test_a_sign_that_no_line_has_is_left_out_and_so_is_a_doubtful_box() -> None:
     ({"valid": ["3071", "3077"]}, True), ({"valid": ["1234"]}, False),
 ])  # fmt: skip
 def test_patterns_and_lists_hold_for_boxes_too(options: Any, allowed: bool) -> None:
-    (line,), left_out = read_lines(Reader(tiny_model(), device="cpu", **options), *written("3071"))
+    (line,), left_out = read_lines(tiny(**options), *written("3071"))
     assert ("".join(char.char for char in line.chars), line.margin is not None) == ("3071", allowed)
     assert [char.box for char in line.chars] == [(40 + 40 * k, 60, 30, 40) for k in range(4)]
     assert left_out == 0
@@ -200,7 +190,7 @@ def test_ink_from_the_back_is_left_out_and_faint_pencil_is_not() -> None:
         faint = 220 - (220 - grey[place].astype(np.float32)) * 0.25
         grey[place] = cv2.GaussianBlur(faint, (0, 0), 2.5) if soft else faint
     assert on_front(grey, found).tolist() == [True] * 4 + [False, True]
-    lines, left_out = read_lines(Reader(tiny_model(), device="cpu"), grey, found)
+    lines, left_out = read_lines(tiny(), grey, found)
     assert ([char.char for char in lines[0].chars], left_out) == ([*"30715"], 1)
     assert on_front(grey, found[:0]).tolist() == []
     found.boxes[:2, :2] = (-90, -90), (9999, 9999)  # beyond the page
@@ -218,9 +208,6 @@ def test_patterns() -> None:
 # --- every scale ---
 
 
-SAMPLES = Path(__file__).parents[1] / "data/samples"
-
-
 @pytest.fixture(scope="module")
 def reader() -> Reader:
     return Reader(device="cpu")
@@ -229,7 +216,8 @@ def reader() -> Reader:
 @pytest.fixture(scope="module")
 def line() -> np.ndarray:
     """A line of five digits, some 26 pixels high, on paper of 200."""
-    grey = np.asarray(cv2.imread(str(SAMPLES / "postcode.png"), cv2.IMREAD_GRAYSCALE), np.uint8)
+    sample = Path(__file__).parents[1] / "data/samples/postcode.png"
+    grey = np.asarray(cv2.imread(str(sample), cv2.IMREAD_GRAYSCALE), np.uint8)
     rows, columns = np.nonzero(grey < np.median(grey) - 60)
     cut = grey[rows.min() - 6 : rows.max() + 7, columns.min() - 6 : columns.max() + 7]
     return np.asarray(cv2.resize(cut, None, fx=26 / len(cut), fy=26 / len(cut), interpolation=cv2.INTER_AREA))
@@ -247,86 +235,66 @@ def test_small_digits_are_read_wherever_they_stand(reader: Reader, line: np.ndar
     assert len(wanted) == 5
     for shape, at in (((3508, 2480), (1700, 900)), ((260, 6000), (100, 4000)), ((5000, 300), (3111, 70))):
         read = reader.read(laid(line, shape, at))
-        assert read.text == wanted
-        assert read.scale == 1.0
-        assert read.warnings == ()
+        assert (read.text, read.scale, read.warnings) == (wanted, 1.0, ())
         assert abs(read.lines[0].box[1] - at[0]) < 12
     found = reader.look(laid(line, (3508, 2480), (1700, 900)))  # each digit once
     assert ((found.kinds < 10) & (found.scores >= FinderSettings().score)).sum() == 5
 
 
-@pytest.mark.parametrize(
-    ("scores", "then", "told"),
-    [
-        ([0.2, 0.3, 0.2], [0.8, 0.9, 0.7], [0.8, 0.9, 0.7]),
-        ([0.2, 0.3, 0.2], [0.6, 0.5, 0.9], [0.2, 0.3, 0.2]),  # letters
-        ([0.2, 0.9, 0.8], [0.8, 0.9, 0.7], [0.2, 0.9, 0.8]),  # one alone
-    ],
-)
-def test_rows_of_unsure_digits_are_looked_at_alone(
-    scores: list[float], then: list[float], told: list[float]
-) -> None:
+class Asked:
+    """A finder's network that gives one answer, and notes the sizes of the pictures that it is asked for."""
+
+    def __init__(self, answer: Finding) -> None:
+        self.answer, self.seen = answer, list[tuple[int, ...]]()
+
+    def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
+        self.seen.append(grey.shape)
+        return self.answer
+
+
+@pytest.mark.parametrize(("scores", "then", "told"), [
+    ([0.2, 0.3, 0.2], [0.8, 0.9, 0.7], [0.8, 0.9, 0.7]),
+    ([0.2, 0.3, 0.2], [0.6, 0.5, 0.9], [0.2, 0.3, 0.2]),  # letters
+    ([0.2, 0.9, 0.8], [0.8, 0.9, 0.7], [0.2, 0.9, 0.8]),  # one alone
+])  # fmt: skip
+def test_rows_of_unsure_digits_are_looked_at_alone(scores: Any, then: Any, told: list[float]) -> None:
     """Each without what is around it, 64 pixels high here: its digits have 32 then."""
     boxes = np.float32([[100, 100, 40, 64], [150, 104, 40, 64], [200, 98, 40, 64]])
-    seen = list[tuple[int, ...]]()
-
-    def found(scores: list[float], boxes: Any) -> Finding:
-        return Finding(
-            np.float32(boxes), np.float32(scores), np.array([1, 2, 3]), np.zeros((3, 10), np.float32)
-        )
-
-    class Network:
-        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
-            seen.append(grey.shape)
-            return found(then, (boxes - [36, 34, 0, 0]) / 2)
-
-    again = alone.again(np.zeros((300, 400), np.uint8), found(scores, boxes), Network())
-    assert sorted(zip(again.boxes[:, 0].tolist(), again.scores.tolist(), strict=True)) == [
-        (box[0], pytest.approx(score)) for box, score in zip(boxes.tolist(), told, strict=True)
-    ]
-    assert seen == [(99, 134)][: len([score for score in scores if score < 0.5]) // 2]
+    network = Asked(marks((boxes - [36, 34, 0, 0]) / 2, then))
+    again = alone.again(np.zeros((300, 400), np.uint8), marks(boxes, scores), network)
+    order = again.boxes[:, 0].argsort()
+    np.testing.assert_array_equal(again.boxes[order], boxes)
+    assert again.scores[order] == pytest.approx(told)
+    assert network.seen == ([(99, 134)] if scores[1] < 0.5 else [])
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 3000), (120, 200)])
 @pytest.mark.parametrize("box", [(-5, -500, 400, 1000), (8, 2, 3, 4), (210, 40, 2, 2), (-9, -9, 4, 6)])
 def test_unsure_digits_at_the_edge_of_a_picture_and_beyond(shape: tuple[int, int], box: Any) -> None:
-    boxes = np.array([box, np.add(box, (box[2], 0, 0, 0))], np.float32)
-    found = Finding(boxes, np.full(2, 0.3, np.float32), np.zeros(2, int), np.zeros((2, 10), np.float32))
-
-    class Network:
-        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
-            assert min(grey.shape) > 0
-            return found[:0]
-
-    assert alone.again(np.zeros(shape, np.uint8), found, Network()) == found
+    found = marks([box, np.add(box, (box[2], 0, 0, 0))], 0.3)
+    network = Asked(found[:0])
+    assert alone.again(np.zeros(shape, np.uint8), found, network) == found
+    assert min(map(min, network.seen), default=1) > 0
 
 
 @pytest.mark.parametrize(("slope", "read"), [(0, [(64, 38400)]), (5, [])])  # all over the page is no row
 def test_a_long_row_of_unsure_digits_is_one(slope: int, read: list[tuple[int, int]]) -> None:
     order = np.random.default_rng(0).permutation(2000)
-    boxes = np.stack([12 * order, slope * order, 0 * order + 10, 0 * order + 20], axis=1).astype(np.float32)
-    scores, guesses = np.full(2000, 0.3, np.float32), np.zeros((2000, 10), np.float32)
-    seen = list[tuple[int, ...]]()
-
-    class Network:
-        def find(self, grey: NDArray[np.uint8], _: FinderSettings) -> Finding:
-            seen.append(grey.shape)
-            return Finding(boxes[:0], scores[:0], order[:0], guesses[:0])
-
-    start = time.process_time()
-    alone.again(
-        np.zeros((40 + 2000 * slope, 24000), np.uint8), Finding(boxes, scores, order % 10, guesses), Network()
-    )
-    assert seen == read
+    found = marks(np.stack([12 * order, slope * order, 0 * order + 10, 0 * order + 20], axis=1), 0.3)
+    network, start = Asked(found[:0]), time.process_time()
+    alone.again(np.zeros((40 + 2000 * slope, 24000), np.uint8), found, network)
+    assert network.seen == read
     assert time.process_time() - start < 2
 
 
-def test_a_page_that_is_reduced_too_far_says_so(line: np.ndarray) -> None:
-    grey = laid(line, (3508, 2480), (1700, 900), (300, 900), (2300, 300))
+def test_a_page_of_too_small_digits_or_too_many_says_so(reader: Reader, line: Any, monkeypatch: Any) -> None:
+    grey, small = laid(line, (3508, 2480), (1700, 900), (300, 900), (2300, 300)), ("small-digits-likely",)
     read = Reader(device="cpu", long_side=1400).read(grey)
-    assert read.warnings == ("small-digits-likely",)
-    assert read.scale == pytest.approx(1400 / 3508, abs=1e-3)
-    assert Reader(device="cpu", long_side="full").read(grey).text.count("\n") == 2
+    assert (read.warnings, read.scale) == (small, pytest.approx(1400 / 3508, abs=1e-3))
+    read = Reader(device="cpu", long_side="full").read(grey)
+    assert (read.warnings, read.text.count("\n")) == ((), 2)
+    monkeypatch.setattr("neocog.vision.scales._WORK", 1000)
+    assert reader.read(grey).warnings == small
     with pytest.raises(UsageError, match="64 pixels or more, or full"):
         Reader(device="cpu", long_side=10)
 
@@ -347,16 +315,10 @@ def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, l
         assert sum(asked) < most * 1024 * 736
 
 
-@pytest.mark.parametrize(
-    ("turn", "times"),
-    [
-        (0, 1),
-        pytest.param(90, 1, marks=pytest.mark.xfail(reason="26 pixels: no digit is seen")),
-        (180, 1),
-        (270, 1),
-        (90, 1.4),
-    ],
-)
+@pytest.mark.parametrize(("turn", "times"), [
+    (0, 1), (180, 1), (270, 1), (90, 1.4),
+    pytest.param(90, 1, marks=pytest.mark.xfail(reason="26 pixels: no digit is seen")),
+])  # fmt: skip
 def test_a_line_of_five_digits_is_turned_upright(
     reader: Reader, line: np.ndarray, turn: int, times: float
 ) -> None:
@@ -377,10 +339,3 @@ def test_a_mirrored_page(reader: Reader, line: np.ndarray) -> None:
 @pytest.mark.parametrize("shape", [(1, 50), (50, 1), (2, 1024), (8, 3000), (20, 8192)])
 def test_thin_pictures_are_read(reader: Reader, shape: tuple[int, int]) -> None:
     assert reader.read(np.full(shape, 200, np.uint8)).digits == ()
-
-
-def test_a_page_with_more_small_ink_than_is_searched_says_so(reader, line, monkeypatch) -> None:
-    grey = laid(line, (3508, 2480), (1700, 900), (300, 900), (2300, 300))
-    assert reader.read(grey).warnings == ()
-    monkeypatch.setattr("neocog.vision.scales._WORK", 1000)
-    assert reader.read(grey).warnings == ("small-digits-likely",)

@@ -12,7 +12,6 @@ from neocog.text import printable, reason_of
 MAX_BYTES = 2**28  # of a picture's file that are held in memory at most
 MAX_SECONDS = 60.0  # that a file at an address may take to come
 MAX_REDIRECTS = 5
-_SILENCE = 15.0  # seconds without a byte
 _BLOCK = 2**16
 
 
@@ -101,7 +100,7 @@ def _opened(address: str, sockets: list[socket.socket], end: float) -> Any:
         opener.add_handler(handler)
     for _ in range(MAX_REDIRECTS + 1):
         try:
-            return opener.open(address, timeout=_SILENCE)
+            return opener.open(address, timeout=15.0)  # seconds without a byte
         except HTTPError as error:
             error.close()
             to = error.headers.get("Location") if 300 <= error.code < 400 else None

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda")
 
-_FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels need
-
 
 def choose_device(name: str) -> str:
     """Turn "auto", "cpu", "cuda" (the first GPU) or "cuda:N" into a device that can read.
@@ -105,7 +103,7 @@ def open_finder(model: "FinderModel", device: "str | AnyEngine" = "cpu") -> "Ope
             from neocog.cuda.devices import number_of
             from neocog.cuda.launcher import gpu
 
-            device = device if gpu(number_of(device)).arch >= _FINDER_ARCH else "cpu"
+            device = device if gpu(number_of(device)).arch >= 80 else "cpu"  # compute capability, times ten
     return OpenCV(model) if device == "cpu" else GpuFinder(model, device)
 
 

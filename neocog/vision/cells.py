@@ -73,8 +73,8 @@ def uncrossed(out: Mask, dark: Mask) -> Mask:
     return np.asarray(out & (strokes == 0))
 
 
-def wider(mask: Mask) -> Mask:
-    """A mask and the pixels around it."""
+def wider(mask: Mask, high: int = 3, wide: int = 3) -> Mask:
+    """A mask and the pixels around it, in a rectangle around each."""
     import cv2
 
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0)
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((high, wide), np.uint8)) > 0)

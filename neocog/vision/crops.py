@@ -11,23 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.vision.finder import Grey
 from neocog.vision.normalise import SIDE, Ink, normalise
 
-Grey = NDArray[np.uint8]
 Inner = tuple[int, int, int, int]  # where a box lies in a crop: left, top, width, height
 
-_REDUCED = 72  # pixels that a larger box is reduced to before its ink is told
-_MARGIN = 0.2  # what is cut out around a box, of its longer side
 _RIM = 0.12  # share of a box's sides where its contrast is not told: a cell's outline is there
 _PAPER = 0.18  # of full contrast: what is no ink yet
 _INK = 0.72  # and what is full ink
-_EXTREME = 0.03  # share of a box's pixels that are darker than its ink counts
 _PART = 0.35  # amount of ink from which pixels hang together
 _SLACK = 0.06  # how far ink may stand out of its box, of the longer side
-_LINE = 0.3  # how much longer than a box a line is that is no part of a digit; at most twice the margin
+_LINE = 0.3  # how much longer than a box a line is that is no part of a digit; at most twice its margin
 _SPECK = 0.04  # least area of a part of a digit, of the largest one's
 _REST = 0.3  # of the ink in a box; if less is left without lines, these are strokes
-_FAINTEST = 2.0  # grey levels between paper and ink
 _NOTHING = 1e-9  # where they do not differ
 _MOST = 0.5  # of full ink, from which a grey is ink rather than paper
 _GRID = 20  # rows and columns of the pixels of a crop whose paper is looked at
@@ -40,9 +36,9 @@ def digit_of_box(grey: Grey, box: NDArray[np.float32]) -> Grey:
 
 def cut_out(grey: Grey, boxes: NDArray[np.float32]) -> Grey:
     """Cut out the digits in boxes (N, 4), see `digit_of_box`: (N, 28, 28)."""
-    # left, top, right and bottom of the boxes with a margin: at least one pixel
+    # left, top, right and bottom of the boxes with a margin, a fifth of the longer side: at least one pixel
     x, y, wide, high = np.asarray(boxes, np.float64).T
-    edge = _MARGIN * np.maximum(wide, high) + 2
+    edge = 0.2 * np.maximum(wide, high) + 2
     left = np.clip(np.trunc(x - edge), 0, grey.shape[1] - 1)
     top = np.clip(np.trunc(y - edge), 0, grey.shape[0] - 1)
     right = np.clip(np.ceil(x + wide + edge), left + 1, grey.shape[1])
@@ -57,7 +53,7 @@ def _digit(grey: Grey, box: list[float], corners: list[int], paper: Ink) -> Grey
 
     (x, y, wide, high), (left, top, right, bottom) = box, corners
     seen = grey[top:bottom, left:right]
-    scale = min(1.0, _REDUCED / max(wide, high))
+    scale = min(1.0, 72 / max(wide, high))  # pixels of a box before its ink is told
     if scale < 1:
         size = (max(1, round(seen.shape[1] * scale)), max(1, round(seen.shape[0] * scale)))
         seen = np.asarray(cv2.resize(seen, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -77,7 +73,7 @@ def _digit(grey: Grey, box: list[float], corners: list[int], paper: Ink) -> Grey
         if beside / full > _MOST:
             away -= np.float32(beside)
             full, _ = _greys(away, inner)
-    if abs(full) < _FAINTEST:
+    if abs(full) < 2.0:  # grey levels
         return np.zeros((SIDE, SIDE), np.uint8)
     ink = np.clip((away / np.float32(full) - np.float32(_PAPER)) / np.float32(_INK - _PAPER), 0, 1)
     return normalise(_own(ink, inner))
@@ -90,7 +86,7 @@ def _greys(away: Ink, inner: Inner) -> tuple[float, float]:
     within = away[y + down : y + high - down, x + right : x + wide - right]
     if not within.size:
         return _NOTHING, 0.0
-    few, half = int(_EXTREME * within.size), within.size // 2
+    few, half = int(0.03 * within.size), within.size // 2  # so few are darker than full ink
     ordered = np.partition(within, (few, half, within.size - 1 - few), axis=None)
     dark, middle, bright = (float(ordered[k]) for k in (few, half, within.size - 1 - few))
     return (bright if bright > -dark else dark) or _NOTHING, middle

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neocog.errors import InputError
 from neocog.text import reason_of
@@ -34,11 +34,7 @@ MAX_PIXELS = 2**27  # of a page
 MAX_PAGES = 2500  # of a TIFF or PDF
 
 _JPEG = b"\xff\xd8\xff"
-_DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ORIENTATION = 274  # a tag of EXIF
-_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
-          4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270,
-          7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_90}  # fmt: skip
 _LYING = (5, 6, 7, 8)  # those that a page lies on its side in
 _STRIP = 2**20  # pixels of a large picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
@@ -280,7 +276,7 @@ def _pixels(image: Image.Image, long_side: int | None) -> tuple[NDArray[np.uint8
     times = max(1, int(max(size) / max(shape)) // (2 * long_side)) if long_side else 1
     rows, most, paper = times * max(1, _STRIP // (image.width * times)), None, 255
     boxes = [(0, top, image.width, min(image.height, top + rows)) for top in range(0, image.height, rows)]
-    deep = image.mode in _DEEP
+    deep = image.mode.startswith(("I", "F"))
     image.load()
     clear = image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
     if deep:
@@ -315,8 +311,10 @@ def _pixels(image: Image.Image, long_side: int | None) -> tuple[NDArray[np.uint8
         pixels = at_most(pixels, long_side)
     # and upright, as EXIF says; a TIFF is by now, and says nothing any more
     whole = image.size if image.format == "TIFF" else whole
-    if (orientation := image.getexif().get(_ORIENTATION)) in _TURNS:
-        pixels = np.asarray(Image.fromarray(pixels).transpose(_TURNS[orientation]))
+    if (orientation := image.getexif().get(_ORIENTATION)) in range(2, 9):
+        stored = Image.fromarray(pixels)
+        stored.getexif()[_ORIENTATION] = orientation
+        pixels = np.asarray(ImageOps.exif_transpose(stored))
     return pixels, whole[::-1] if orientation in _LYING else whole
 
 

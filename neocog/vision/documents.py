@@ -5,6 +5,7 @@ import io
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
+from math import inf
 from typing import IO, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ DPI = 200
 
 _NEEDS = "reading {} needs {}; install it with: pip install 'neocog[documents]'"
 _POINTS = 72  # of an inch
-_FINER = 2  # times the wanted size at which a page is drawn, to be reduced
 _QUALITY = 85  # of the JPEGs of a PDF
 _LARGEST = 14400  # points of a PDF's page
 MAX_PDF = 2**30  # bytes of a PDF that is written: it is held in memory
@@ -54,7 +54,7 @@ def pdf_pages(
             with damage(), _ONE_AT_A_TIME, closing(document[index]) as page:
                 wide, high = (max(1, round(side * DPI / _POINTS)) for side in page.get_size())
                 check_page(index, (wide, high))
-                finer = 1.0 if long_side is None else min(1.0, _FINER * long_side / max(wide, high))
+                finer = min(1.0, 2 * (long_side or inf) / max(wide, high))  # it is reduced then
                 with closing(page.render(scale=finer * DPI / _POINTS, rev_byteorder=True)) as bitmap:
                     image = bitmap.to_pil().convert("RGB")
                     if long_side is not None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import FinderSettings, Finding
+from neocog.vision.finder import FinderSettings, Finding, Grey
 
 TURNS = (0, 90, 180, 270)
 _FAINT, _SOFT = 0.4, 0.82
@@ -14,7 +14,6 @@ _FAINT, _SOFT = 0.4, 0.82
 Faint pencil is as sharp: 1.7 % of drawn digits with 0.12 to 0.45 of a pen's contrast fall below both, and
 57 % of those of a back that is blurred by 0.8 to 2.5 pixels."""
 
-Grey = NDArray[np.uint8]
 Box = tuple[int, int, int, int]
 
 

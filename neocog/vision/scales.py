@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision import alone, finder
+from neocog.vision.cells import wider
 from neocog.vision.finder import FinderSettings, Finding, Grey, Network
 from neocog.vision.page import percentiles
 
@@ -25,7 +26,6 @@ LONGEST = 8192  #: long side, in pixels, that pages are decoded at; A4 at 600 dp
 
 _DUST, _LEAST = 2, 5  # lower ink is dust; or no digit at the next scale, but perhaps at one after it
 _TOLD = 11  # pixels of height of ink that is a letter if no mark is near: seed 12 of experiments/sheets
-_PRINT = 100  # pieces of such ink, of which most are print if a page has more
 _SILENT = 10  # grey levels that silent paper spans in a cell
 _STROKE = 15  # pixels: wider than a stroke of small ink
 _FAINT, _SHARE = 18.0, 0.2  # grey levels by which ink stands out at least, and share of what stands out most
@@ -129,15 +129,15 @@ def search(grey: Grey, network: Network) -> Finding:
                 blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, -1)
                 ends = blocks.max(axis=1), blocks.min(axis=1)  # columns apart: 10 times as fast
                 bright, dark = (end.reshape(rows, columns, _CELL) for end in ends)
-                cells = _wider(bright.max(axis=2) - dark.min(axis=2) > _SILENT, 5, 5)
+                cells = wider(bright.max(axis=2) - dark.min(axis=2) > _SILENT, 5, 5)
                 digits = cells
             small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
             digits = digits | fine.touched(small.middles / fine.to_page)
             found, settings = found[found.scores >= usual.least], usual
         low = found[(found.kinds < 10) & (found.boxes[:, 3] < 2 * SURE * coarse.to_page[1])]
-        near = _wider(fine.touched(low.middles / fine.to_page), 3, 5)
+        near = wider(fine.touched(low.middles / fine.to_page), 3, 5)
         there = fine.touched(2 * middle[told], sides[told])
-        digits |= there & near if told.sum() > _PRINT else there
+        digits |= there & near if told.sum() > 100 else there  # of so many pieces most are print
         if fine.factor > FINEST:  # of an enlarged picture only where there is a sign of a digit
             digits &= near
         for tile in fine.tiles(digits):
@@ -170,12 +170,6 @@ def search(grey: Grey, network: Network) -> Finding:
     return alone.again(grey, replace(found, whole=work >= 0 and many <= _MOST), network)
 
 
-def _wider(cells: Cells, high: int, wide: int = 3) -> Cells:
-    import cv2
-
-    return np.asarray(cv2.dilate(cells.astype(np.uint8), np.ones((high, wide), np.uint8)) > 0)
-
-
 def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, Any, Any]:
     """What was found but words; middles and sides, in its pixels, of small ink that no mark explains."""
     import cv2
@@ -202,7 +196,7 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
         _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
         boxes[0, 3] = 0  # the paper
         tops = boxes[:, 3]
-        beside = _wider(((tops >= SURE) & (tops < _CELL))[labels], _NEAR, _NEAR)
+        beside = wider(((tops >= SURE) & (tops < _CELL))[labels], _NEAR, _NEAR)
         middle = boxes[:, :2] + boxes[:, 2:4] // 2
         own = (tops >= _DUST) & ((tops > SURE / 2) | ~beside[middle[:, 1], middle[:, 0]])
         middle += np.array([left, top])

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
 from neocog.vision.cells import AROUND, Mask, repeated, step_of, uncrossed, wider
-from neocog.vision.finder import SIGNS, Finding
+from neocog.vision.finder import SIGNS, Finding, Grey
 
-Grey = NDArray[np.uint8]
 Ink = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.floating[Any]]  # left, top, width and height in pixels of the page, (N, 4)
@@ -26,16 +25,11 @@ SCORE, LEAST = 0.35, 0.15  #: scores from which a digit makes a line, and a mark
 GAP = 2.5  #: a wider one parts two strips, in heights of a line's digits, as all lengths here
 
 TALL = 34.0  # rows of a strip that a line's digits fill
-_LOW = 2.5  # a wide page less high than this is one line
 _MOST = 400  # strips of a page
 _COLUMNS = 2**20, 300  # of strips of a page, and of a frame, after which no line is cut
-_OVERLAP = 0.5  # share of a mark's rows, or the line's, from which it is on the line
-_RATIO = 3.2  # heights of marks of one line differ less
-_MUCH = 1.8  # marks so much lower among the digits of a line are specks
 _ASTRAY, _ASIDE = 0.3, 1.6  # how far above or below, and beside, its digits a sign may stand
 # how far a digit's middle is off its line, its slope off the page's, and a line off a straight one
 _NOISE, _TILT, _BEND = 0.08, 0.06, 0.008  # as standard deviations
-_SKEWED = 0.15  # skewness of greys from which ink is bright
 _INK, _FULL = 0.2, 0.5  # from which ink may be print, and is no blurred edge
 _BAND = 64  # rows around a line in which rules and cells are looked for
 _CLOSE = 0.2  # between digits that are nearer a space is rare
@@ -46,9 +40,6 @@ _EVEN = 0.5  # of the usual contrast of a rule is everywhere
 _BLOCKS, _EDGE = 14, 3  # of rows, and how many may be beyond a table if a rule is in all others but one,
 _LEANS = -0.5, -0.25, 0, 0.25, 0.5  # and columns that a rule leans from each to the next
 _THICK = 24  # columns that it is narrower than
-_SQUARED = 1.3  # how far rules are apart that part no numbers: a digit hardly fits between them
-_TOUCH = -0.5  # gap of digits that touch the rule between them
-_BESIDE_RULE = 0.25  # share of a mark's ink that is beside it, if it is more than the rule
 _STROKE = 1.5  # times the contrast that the rule has above and below, from which a stroke is on it
 _HIGH = np.isin(np.arange(10 + len(SIGNS)), [10 + SIGNS.index(sign) for sign in "/()"])  # as digits are
 
@@ -150,7 +141,7 @@ def _dark(grey: Grey, first: int = 0, last: int | None = None) -> Grey:
     for inner in (grey[ROWS // 8 : -ROWS // 8], grey[ROWS // 8 : -ROWS // 8, first:last]):
         small = cv2.resize(inner, (inner.shape[1] // 2, ROWS * 3 // 8), interpolation=cv2.INTER_AREA)
         off = cv2.subtract(small, cv2.blur(small, (15, 15)), dtype=cv2.CV_32F)
-        if not float((off * off * off).mean()) > _SKEWED * float((off * off).mean()) ** 1.5:
+        if not float((off * off * off).mean()) > 0.15 * float((off * off).mean()) ** 1.5:  # their skewness
             return grey
     return 255 - grey
 
@@ -186,7 +177,7 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_]) -> list[list[int]]:
         off = np.abs(y[k] - level[:n] - rise[:n] * (x[k] - at[:n]))
         shared = np.minimum(1, ((few + many) / 2 - off) / few)
         worth = shared - off / many - 0.1 * np.maximum(0, left[k] - right[:n]) / many
-        worth[(shared < _OVERLAP) | (many > _RATIO * few)] = -np.inf
+        worth[(shared < 0.5) | (many > 3.2 * few)] = -np.inf  # it is beside the line, or of another size
         line = int(worth.argmax()) if worth.max(initial=-np.inf) > -1 else n
         if line == n:
             lines.append([])
@@ -202,7 +193,7 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_]) -> list[list[int]]:
     outer = ends + (0.5 + _ASTRAY) * tall[:, None] * [-1, -1, 1, 1]
     for number, marks in enumerate(lines):  # but for specks among the digits of a larger line
         among = (ends[number, :2] > outer[:, :2]) & (ends[number, 2:] < outer[:, 2:])
-        if not (among.all(axis=1) & (tall[number] * _MUCH < tall)).any():
+        if not (among.all(axis=1) & (1.8 * tall[number] < tall)).any():
             owner[marks] = number
     for k in (*order, *order[::-1]):
         near = np.flatnonzero(owner >= 0)
@@ -233,7 +224,7 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
 
     # a page of one line is one strip as it is: low, with little above and below what most marks are of
     tall = page.tall(range(len(page.boxes))) if digits.any() else 0.0
-    if not frame and len(grey) < min(page.wide, _LOW * tall) and page.wide < WIDEST / TALL * tall:
+    if not frame and len(grey) < min(page.wide, 2.5 * tall) and page.wide < WIDEST / TALL * tall:
         spans = [(left[own].min(), right[own].max(), page.scores[own].sum()) for own in page.lines]
         begin, end, most = max(spans, key=lambda one: one[2])
         if sum(score for first, last, score in spans if first < end and last > begin) < 4 / 3 * most:
@@ -262,7 +253,7 @@ def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = Non
             least = gaps.min(initial=np.inf)
             # one in which all are far apart is a line: a digit may be missed there
             far = max(gap, 4.0 * min(1.0, least)) if frame and least <= gap else gap
-            wide = gaps > np.where(ruled, _TOUCH, far)
+            wide = gaps > np.where(ruled, -0.5, far)  # digits may touch the rule between them
             if wide.any() or (len(gaps) and long > (WIDEST / TALL - 3) * high):
                 off = np.abs((left[part[1:]] + ends[:-1] - left[part].min() - ends[-1]) / long)
                 k = int((gaps - off + 1e6 * wide).argmax()) + 1  # of equal gaps the one in the middle
@@ -346,8 +337,8 @@ class _Page:
             if len(ends) >= enough:  # rules of a table end together, strokes do not
                 edges, enough = ends, len(ends) + 2
         rules = np.stack([at[edges[:, 0], 0], at[edges[:, 1] - 1, 0]], axis=1)
-        if len(rules) > 2 and np.median(np.diff(rules.mean(axis=1))) < _SQUARED * self.tall(shown):
-            rules = rules[:0]  # squared paper
+        if len(rules) > 2 and np.median(np.diff(rules.mean(axis=1))) < 1.3 * self.tall(shown):
+            rules = rules[:0]  # squared paper: a digit hardly fits between two of them
         beside = ~((at[:, 0] >= rules[:, :1]) & (at[:, 0] <= rules[:, 1:])).any(axis=0)
         tall, kept = self.tall(shown), list[int]()
         for k in shown:  # a mark is a rule if little of its ink is beside one, and what is on it is no stroke
@@ -358,7 +349,7 @@ class _Page:
             inside = self.covered([k], at, down, _BAND)
             on, own_ink = inside & ~beside, dark & inside
             rows = on.any(axis=1)
-            bare = (own_ink & beside).sum() < _BESIDE_RULE * own_ink.sum()
+            bare = (own_ink & beside).sum() < 0.25 * own_ink.sum()
             if bare and rows.any() and not rows.all():
                 through = thin[:, on.any(axis=0)].max(axis=1)
                 bare = through[rows].mean() < _STROKE * through[~rows].mean()
