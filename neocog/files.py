@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -131,16 +131,13 @@ def file_lock(path: str | Path | None, option: str) -> Iterator[None]:
 
     UsageError if another program has the lock. What cannot be opened is not locked.
     """
-    handle = None
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY) if path is not None and fcntl is not None else None
-    try:
-        if handle is not None and path is not None:
-            _lock(handle, path, option)
+    with ExitStack() as stack:
+        if path is not None and fcntl is not None:
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                _lock(handle, path, option)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def _lock(handle: int, path: str | Path, option: str) -> None:
