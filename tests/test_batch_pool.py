@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -53,17 +54,11 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the worker processes, as they are started."""
-    numbers: list[int] = []
-
-    class Noted(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, *words: Any, **options: Any) -> None:
-            super().__init__(*words, **options)
-            numbers.append(self.pid)
-
-    monkeypatch.setattr("neocog.batch.pool.subprocess.Popen", Noted)
-    return numbers
+def started(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What is called for each worker process that is started."""
+    popen = Mock(wraps=subprocess.Popen)
+    monkeypatch.setattr("neocog.batch.pool.subprocess.Popen", popen)
+    return popen
 
 
 @pytest.fixture(scope="module")
@@ -389,7 +384,7 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(reader, tm
     assert [record["text"] for record in every] == ["7", "7", "", "", "7"]
     assert "twice, the process that reads it needed more than 1.5 GB" in every[2]["error"]
     assert "SIGKILL" in every[3]["error"]
-    assert len(started) == 5  # for the first heavy one, and after each of four deaths
+    assert started.call_count == 5  # for the first heavy one, and after each of four deaths
 
 
 @posix
@@ -405,7 +400,7 @@ def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(
     waits = replace(job, reader=reader.changed(engine=Slow(reader.engine, seconds=2.5)))
     with open_workers(waits, 1) as pool:
         assert not any(block.failed for block in blocks_of(pool, waits, islice(find_inputs([scans]), 1)))
-    assert len(started) == 2
+    assert started.call_count == 2
 
 
 @posix
