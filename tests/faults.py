@@ -19,7 +19,6 @@ FAULTS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "crashed": lambda: ctypes.string_at(0),
     "locked": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),  # takes hours, and holds Python's lock
-    "full": lambda: bytearray(2**62),
     "odd": sys.exit,
     "large": lambda: bytearray(MEMORY + 2**28),
 }
