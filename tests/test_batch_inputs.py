@@ -435,7 +435,7 @@ def endless_headers(kind: str) -> Iterator[bytes]:
     elif kind == "pax holes":
         yield with_properties(2**25, GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="1")
         yield b"999999999999\n"
-        yield from [b"999\n" * 2**18] * 12
+        yield from [(b"9" * 31 + b"\n") * 2**15] * 12
     elif kind == "chain":
         yield from [with_properties(comment="v" * 2**18)[:-512]] * 64
     elif kind == "for all":

@@ -34,7 +34,7 @@ def test_no_module_of_the_folder_is_run(way, tmp_path, model):
     if way == "a copy":
         (tmp_path / "app.py").write_bytes((ROOT / "app.py").read_bytes())
         (tmp_path / "neocog").symlink_to(ROOT / "neocog")
-    words = [sys.executable, *COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
+    words = [sys.executable, *COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "1"]
     surroundings = {**os.environ, "PYTHONPATH": ":/no/such"}  # its empty name is the folder
     names = "00.png\n01.png\n"
     done = subprocess.run(words, cwd=tmp_path, env=surroundings, input=names, capture_output=True, text=True)
