@@ -352,15 +352,12 @@ def test_all_of_an_archive_has_a_bound(kind: str, tmp_path: Path, monkeypatch: p
     assert len(taken(pack(tmp_path / f"b.{kind}", kind, noise))[0]) == 9
 
 
-@pytest.mark.parametrize(
-    ("place", "form", "value", "words"),
-    [  # of the directory's entry
-        (8, "<H", 1, "is encrypted"),
-        (8, "<H", 0x20, "unusual method"),  # the difference from another
-        (10, "<H", zipfile.ZIP_BZIP2, "unusual method"),
-        (24, "<I", MAX_BYTES + 1, "unpacks to 268,435,457 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("place", "form", "value", "words"), [  # of the directory's entry
+    (8, "<H", 1, "is encrypted"),
+    (8, "<H", 0x20, "unusual method"),  # the difference from another
+    (10, "<H", zipfile.ZIP_BZIP2, "unusual method"),
+    (24, "<I", MAX_BYTES + 1, "unpacks to 268,435,457 bytes"),
+])  # fmt: skip
 def test_members_that_are_refused(place: int, form: str, value: int, words: str, tmp_path: Path) -> None:
     path = pack(tmp_path / "odd.zip", "zip", {"a.png": b"1"})
     data = bytearray(path.read_bytes())

@@ -130,13 +130,10 @@ def test_no_more_is_begun_than_is_taken() -> None:
     assert sum(1 for _ in blocks) == 999
 
 
-@pytest.mark.parametrize(
-    ("waits_at", "ordered", "held", "most"),
-    [
-        ("0", True, 0, 8 * 4 + 1),  # tasks, and one that waits
-        ("x", False, 2**28, 2 + 1),  # a third waits for room
-    ],
-)
+@pytest.mark.parametrize(("waits_at", "ordered", "held", "most"), [
+    ("0", True, 0, 8 * 4 + 1),  # tasks, and one that waits
+    ("x", False, 2**28, 2 + 1),  # a third waits for room
+])  # fmt: skip
 def test_order_and_bytes_bound_what_waits(waits_at, ordered, held, most):
     taken, seen = list[int](), list[int]()
     hands = [Hand(waits_at=waits_at) for _ in range(4)]

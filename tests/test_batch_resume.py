@@ -80,18 +80,15 @@ def test_what_is_kept(tmp_path: Path) -> None:
 NESTED = b'{"schema":1,"source":' + b"[" * 100_000 + b"\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        *((data, "does not hold neocog's records") for data in (
-            b"dear diary\n", b"dear diary", b'{"schema":2}\n', b"[1]\n" * 3, NESTED, b"\xff\xfe{\n",
-            lines_of(A).replace(b"}", b',"settings":7}'))),
-        (lines_of(PageReading("a", model="n")), "written with the model n"),
-        (lines_of(A) + b"x\n" + lines_of(B), "line 2 is damaged"),
-        (lines_of(A) + NESTED, "line 2 is damaged"),
-        (lines_of(A) + lines_of(B).replace(b'"b"', b'"\xff"'), "line 2 is damaged"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "words"), [
+    *((data, "does not hold neocog's records") for data in (
+        b"dear diary\n", b"dear diary", b'{"schema":2}\n', b"[1]\n" * 3, NESTED, b"\xff\xfe{\n",
+        lines_of(A).replace(b"}", b',"settings":7}'))),
+    (lines_of(PageReading("a", model="n")), "written with the model n"),
+    (lines_of(A) + b"x\n" + lines_of(B), "line 2 is damaged"),
+    (lines_of(A) + NESTED, "line 2 is damaged"),
+    (lines_of(A) + lines_of(B).replace(b'"b"', b'"\xff"'), "line 2 is damaged"),
+])  # fmt: skip
 def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(data)
     with pytest.raises(UsageError, match=words):

@@ -21,30 +21,27 @@ def idx(tmp_path_factory):
     return write_mnist(tmp_path_factory.mktemp("idx"))
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        (("--device", "cuda:99"), 5, "cuda:99"),
-        (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
-        (("-o", "no/such/folder/x"), 2, "cannot be written"),
-        (("-o", "."), 2, "directory"),
-        (("--save-overlay", "{file}"), 2, "--save-overlay"),
-        (("--model", "{file}"), 4, "expected a safetensors file"),
-        (("--finder", "{file}"), 4, "cannot be used"),
-        (("--isolated", "--pattern", "#"), 2, "leave one out"),
-        (("--isolated", "--rotate", "90"), 2, "leave one out"),
-        (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
-        (("--report", "no/r.html"), 2, "choose another --report"),
-        (("-o", "out.xlsx"), 2, "neocog writes .csv"),
-        (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
-        (("-o", "out.html"), 2, "for a page of HTML --report FILE.html"),
-        (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
-        (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
-        (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),
-        (("--resume",), 2, "add -o FILE.jsonl"),
-        (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "words"), [
+    (("--device", "cuda:99"), 5, "cuda:99"),
+    (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
+    (("-o", "no/such/folder/x"), 2, "cannot be written"),
+    (("-o", "."), 2, "directory"),
+    (("--save-overlay", "{file}"), 2, "--save-overlay"),
+    (("--model", "{file}"), 4, "expected a safetensors file"),
+    (("--finder", "{file}"), 4, "cannot be used"),
+    (("--isolated", "--pattern", "#"), 2, "leave one out"),
+    (("--isolated", "--rotate", "90"), 2, "leave one out"),
+    (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
+    (("--report", "no/r.html"), 2, "choose another --report"),
+    (("-o", "out.xlsx"), 2, "neocog writes .csv"),
+    (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
+    (("-o", "out.html"), 2, "for a page of HTML --report FILE.html"),
+    (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
+    (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
+    (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),
+    (("--resume",), 2, "add -o FILE.jsonl"),
+    (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
+])  # fmt: skip
 def test_exit_codes_of_read(options, code, words, tmp_path, model, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
@@ -171,19 +168,16 @@ def test_train_gives_a_model_that_reads(idx, tmp_path):
     assert facts["accuracy"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "code", "words"),
-    [
-        ("--recipe", "none-such", 2, "choose one of fukushima2003"),
-        ("--precision", "fp8", 2, "choose fp16 or fp32"),
-        ("-o", "no/such/folder/m.safetensors", 2, "choose another -o"),
-        ("--split", "test", 2, "choose learning or train"),
-        ("-o", ".", 2, "choose another -o"),
-        ("-o", "picture.jpg", 2, "a model is a .safetensors file, not .jpg"),
-        ("--device", "abacus", 2, "choose one of auto, cpu, cuda"),
-        ("--data", "no-such-folder", 1, "no such file or folder"),
-    ],
-)
+@pytest.mark.parametrize(("option", "value", "code", "words"), [
+    ("--recipe", "none-such", 2, "choose one of fukushima2003"),
+    ("--precision", "fp8", 2, "choose fp16 or fp32"),
+    ("-o", "no/such/folder/m.safetensors", 2, "choose another -o"),
+    ("--split", "test", 2, "choose learning or train"),
+    ("-o", ".", 2, "choose another -o"),
+    ("-o", "picture.jpg", 2, "a model is a .safetensors file, not .jpg"),
+    ("--device", "abacus", 2, "choose one of auto, cpu, cuda"),
+    ("--data", "no-such-folder", 1, "no such file or folder"),
+])  # fmt: skip
 def test_train_refuses_before_it_learns(option, value, code, words, idx, tmp_path, monkeypatch):
     monkeypatch.setattr("neocog.learning.recipes.train", lambda *_, **__: pytest.fail("it has learned"))
     refused(words, "train", "--data", idx, "-o", tmp_path / "m.safetensors", option, value, code=code)

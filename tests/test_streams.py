@@ -33,18 +33,15 @@ CLOSED, FULL_ONE = (f"neocog: stdout: cannot be written ({why}); what was writte
                     for why in ("Bad file descriptor", FULL))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("what", "code", "told"),
-    [
-        ("{read} -o {out} >&-", 0, ""),  # which do not matter with a file
-        ("{read} -o {out} <&- >&- 2>&-", 0, ""),
-        ("{read} >&-", 6, CLOSED),
-        ("{read} >/dev/full", 6, FULL_ONE),
-        ("neocog --help >/dev/full", 6, FULL_ONE),
-        ("neocog read - --model {model} <&-", 6,
-         "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("what", "code", "told"), [
+    ("{read} -o {out} >&-", 0, ""),  # which do not matter with a file
+    ("{read} -o {out} <&- >&- 2>&-", 0, ""),
+    ("{read} >&-", 6, CLOSED),
+    ("{read} >/dev/full", 6, FULL_ONE),
+    ("neocog --help >/dev/full", 6, FULL_ONE),
+    ("neocog read - --model {model} <&-", 6,
+     "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"),
+])  # fmt: skip
 def test_closed_and_full_streams(what, code, told, read, model, tmp_path):
     out = tmp_path / "out.jsonl"
     done = shell(what.format(read=read, model=model, out=out))
