@@ -310,10 +310,9 @@ class Networks:
                 return find(what, self._finder, *settings)
         future: Future[Any] = Future()
         self._waiting.append((what, future))
-        while not future.done():
-            with self._at_work:
-                if not future.done():
-                    self._answer()
+        with self._at_work:
+            while not future.done():
+                self._answer()
         return future.result()
 
     def close(self) -> None:
