@@ -1,12 +1,4 @@
-"""The exceptions that neocog raises on purpose, and the exit code each one stands for.
-
-    NeocogError            1
-    ├── InputError         1   one picture, data file or record that cannot be read
-    ├── UsageError         2   an option or argument that makes no sense
-    ├── NothingToRead      3   no input was found at all
-    ├── ModelError         4   a model that is missing, broken or of another geometry
-    ├── DeviceError        5   a device was asked for and is not there
-    └── EndedEarly         6   the run ended before all was read; what was written stands
+"""The exceptions that neocog raises on purpose, and the exit code that each one stands for.
 
 A message is one line: what came, what was wanted, what to do.
 """

@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -29,7 +29,7 @@ def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     the folder cannot be written to.
     """
     path = Path(path)
-    handle, temporary = _beside(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -55,10 +55,8 @@ def check_output(path: str | Path, option: str, *, folder: bool = False, make: b
     try:
         if make:
             place.mkdir(parents=True, exist_ok=True)
-        handle, temporary = _beside(path / "file" if folder else path)
-        os.close(handle)
-        os.unlink(temporary)
-        return
+        with tempfile.NamedTemporaryFile(prefix=f".{'file' if folder else path.name}.", dir=place):
+            return
     except (FileExistsError, NotADirectoryError):
         reason = "not a folder"
     except FileNotFoundError:
@@ -69,9 +67,13 @@ def check_output(path: str | Path, option: str, *, folder: bool = False, make: b
     raise UsageError(f"{path}: files cannot be written {where} ({reason}); choose another {option}")
 
 
-def _beside(path: Path) -> tuple[int, str]:
-    """Open a temporary file in the folder of another: its descriptor and its name."""
-    return tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+@contextmanager
+def saving(path: str | Path | None, option: str) -> Iterator[None]:
+    """Say of an OSError of the block that the file of an option cannot be written (UsageError)."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another {option}") from None
 
 
 class AppendFile:
@@ -131,16 +133,13 @@ def file_lock(path: str | Path | None, option: str) -> Iterator[None]:
 
     UsageError if another program has the lock. What cannot be opened is not locked.
     """
-    handle = None
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY) if path is not None and fcntl is not None else None
-    try:
-        if handle is not None and path is not None:
-            _lock(handle, path, option)
+    with ExitStack() as stack:
+        if path is not None and fcntl is not None:
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                _lock(handle, path, option)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def _lock(handle: int, path: str | Path, option: str) -> None:

@@ -4,13 +4,9 @@ import os
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from neocog import Reader
-    from tests.emulator import Emulator
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,10 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of the real sets (mnist, usps, photos, strings), named by NEOCOG_DATA."""
-    place = os.environ.get("NEOCOG_DATA")
-    if not place:
-        pytest.skip("needs the real sets: set NEOCOG_DATA to their folder")
-    folder = Path(place)
+    folder = Path(os.environ.get("NEOCOG_DATA") or pytest.skip("needs the real sets: set NEOCOG_DATA"))
     if not folder.is_dir():
         pytest.fail(f"NEOCOG_DATA names {folder}, which is not a folder")
     return folder
@@ -63,7 +56,7 @@ def hands_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def reader() -> "Reader":
+def reader() -> Any:
     """A reader with a tiny model."""
     from neocog import Reader
     from tests.support import tiny_model
@@ -72,7 +65,7 @@ def reader() -> "Reader":
 
 
 @pytest.fixture(scope="session")
-def emulator() -> "Emulator":
+def emulator() -> Any:
     """A machine that runs kernels on the CPU."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++: the emulator builds kernels with it")

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,22 +13,13 @@ from neocog.batch.tasks import Block, Job, Task
 from neocog.batch.worker import MEMORY
 from neocog.reading.formats import Format
 from neocog.serve.work import Answer, ServeJob
-
-
-def _leave() -> None:
-    raise KeyboardInterrupt
-
-
-def _run_out() -> None:
-    raise MemoryError
-
+from neocog.vision.finder import find
 
 FAULTS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "crashed": lambda: ctypes.string_at(0),
     "locked": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),  # takes hours, and holds Python's lock
-    "full": _run_out,
-    "odd": _leave,
+    "odd": sys.exit,
     "large": lambda: bytearray(MEMORY + 2**28),
 }
 
@@ -48,11 +40,11 @@ class Faulty(Format):
 
 
 class SlowJob(Job):
-    """Takes three seconds, tells every second that it goes on, and ends its process."""
+    """Takes 1.2 seconds, tells in each third that it goes on, and ends its process."""
 
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
         for _ in range(3):
-            time.sleep(1.0)
+            time.sleep(0.4)
             beat()
         suffer("killed")
         return Block()
@@ -80,7 +72,5 @@ class GpuFinder:
 
     def find(self, grey: Any, settings: Any) -> Any:
         """Find marks, and count the pages."""
-        from neocog.vision.finder import find
-
         self.asked += 1
         return find(grey, self._on_cpu, settings)

@@ -31,8 +31,7 @@ def picture(text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall
     for number, char in enumerate(text):
         corner = np.array((at + number * round(0.85 * tall), height // 2 - tall // 2))
         for stroke in STROKES[char]:
-            path = np.array(stroke.replace(",", " ").split(), float).reshape(-1, 2) * tall / 100
-            points = np.round(16 * (corner + path)).astype(np.int32)
+            points = np.round(16 * (corner + stroke * tall / 100)).astype(np.int32)
             cv2.polylines(out, [points], False, (45, 45, 45), 4, cv2.LINE_AA, 4)
     grain = np.random.default_rng(7).normal(0, 1.5, (height, width, 1))
     return np.clip(out + grain, 0, 255).astype(np.uint8)

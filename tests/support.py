@@ -63,9 +63,8 @@ def write_hands(folder: Path) -> Path:
         write_digits(place, "train", digits_of("0123456789")[digits], digits, packed=True)
         told = lines / "qmnist-writers.txt.gz" if name == "mnist" else place / "train-writers.txt.gz"
         told.write_bytes(gzip.compress("\n".join([held] * 20 + [free] * 20).encode()))
-    strokes = [[10 * np.array(s.replace(",", " ").split(), int).reshape(-1, 2) for s in STROKES[str(d)]]
-               for d in digits]  # fmt: skip
-    every = [stroke for own in strokes for stroke in own]
+    strokes = [STROKES[str(d)] for d in digits]
+    every = [10 * stroke for own in strokes for stroke in own]
     np.savez(
         place / "strokes.npz", points=np.concatenate(every).astype(np.int16),
         stroke_start=np.cumsum([0, *map(len, every)]), sample_start=np.cumsum([0, *map(len, strokes)]),
@@ -100,22 +99,22 @@ def few(values: Iterable[Any], *quick: Any) -> list[Any]:
     return [value if value in quick else pytest.param(value, marks=slow) for value in values]
 
 
-STROKES = {  # a digit each of pendigits (UCI, CC BY 4.0): x,y in hundredths of its height
-    "0": ["27,2 27,0 8,37 1,62 2,87 6,94 12,99 22,100 33,98 44,91 54,81 68,56 67,32 62,22 54,15 40,12 25,17"],
-    "1": ["2,46 0,49 24,20 33,0 25,39 21,94 24,100"],
-    "2": ["0,34 2,18 14,4 28,0 41,0 47,4 49,16 42,35 6,88 3,97 13,100 62,97"],
-    "3": [
-        "22,19 20,15 22,9 34,1 45,1 53,6 55,11 52,24 34,49 47,53 57,59 62,68 62,74 54,85 39,94 21,100 0,98"
-    ],
-    "4": ["8,0 5,1 0,33 2,51 10,55 41,52", "40,35 37,29 35,45 38,100"],
-    "5": [
-        "16,6 16,4 11,11 6,39 24,36 34,41 44,57 45,78 37,94 27,100 10,97 0,87",
-        "6,17 11,10 19,5 38,0 61,2",
-    ],
-    "6": ["50,1 45,0 36,7 15,30 4,51 0,72 5,89 18,99 35,100 49,93 54,88 58,76 54,66 45,62 31,64 12,73 4,85"],
-    "7": ["13,11 12,8 16,2 30,0 39,5 46,15 42,48 24,98 26,100", "1,68 30,62 48,63"],
-    "8": ["28,7 22,0 12,4 5,15 4,24 9,30 35,51 42,62 43,75 35,92 24,99 12,99 4,94 0,82 2,64 17,12 17,4 10,3"],
-    "9": ["3,22 4,32 12,35 33,32 52,19 54,10 52,6 42,1 23,1 4,10 0,19 3,26 13,28 53,20 59,20 49,71 49,100"],
+# a digit each of pendigits (UCI, CC BY 4.0), from 0 to 9: strokes by their points x,y
+_POINTS = """\
+27,2 27,0 8,37 1,62 2,87 6,94 12,99 22,100 33,98 44,91 54,81 68,56 67,32 62,22 54,15 40,12 25,17
+2,46 0,49 24,20 33,0 25,39 21,94 24,100
+0,34 2,18 14,4 28,0 41,0 47,4 49,16 42,35 6,88 3,97 13,100 62,97
+22,19 20,15 22,9 34,1 45,1 53,6 55,11 52,24 34,49 47,53 57,59 62,68 62,74 54,85 39,94 21,100 0,98
+8,0 5,1 0,33 2,51 10,55 41,52; 40,35 37,29 35,45 38,100
+16,6 16,4 11,11 6,39 24,36 34,41 44,57 45,78 37,94 27,100 10,97 0,87; 6,17 11,10 19,5 38,0 61,2
+50,1 45,0 36,7 15,30 4,51 0,72 5,89 18,99 35,100 49,93 54,88 58,76 54,66 45,62 31,64 12,73 4,85
+13,11 12,8 16,2 30,0 39,5 46,15 42,48 24,98 26,100; 1,68 30,62 48,63
+28,7 22,0 12,4 5,15 4,24 9,30 35,51 42,62 43,75 35,92 24,99 12,99 4,94 0,82 2,64 17,12 17,4 10,3
+3,22 4,32 12,35 33,32 52,19 54,10 52,6 42,1 23,1 4,10 0,19 3,26 13,28 53,20 59,20 49,71 49,100
+"""
+STROKES = {  # in hundredths of a digit's height
+    str(digit): [np.array(stroke.replace(",", " ").split(), int).reshape(-1, 2) for stroke in line.split(";")]
+    for digit, line in enumerate(_POINTS.splitlines())
 }
 
 
@@ -123,8 +122,7 @@ def glyph(digit: int, height: int = 60, pen: float = 6.0) -> NDArray[np.float32]
     """Ink 0..1 of one handwritten digit, ``height`` rows."""
     ink = np.zeros((height, round(0.75 * height)), np.uint8)
     for stroke in STROKES[str(digit)]:
-        path = np.array(stroke.replace(",", " ").split(), float).reshape(-1, 2) / 100
-        points = np.round(16 * (pen + path * (height - 2 * pen))).astype(np.int32)
+        points = np.round(16 * (pen + stroke / 100 * (height - 2 * pen))).astype(np.int32)
         cv2.polylines(ink, [points], False, 255, round(pen), cv2.LINE_AA, 4)
     return ink.astype(np.float32) / 255
 

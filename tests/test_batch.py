@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +27,6 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
     nine = [digit.box for digit in reader.read(tmp_path / "large.png").digits]
     union, _, _ = overlaps(np.float32(boxes), np.float32(nine) / 9)
     assert (np.diag(union) > 0.7).all()
-
-
-def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
-    (tmp_path / "two.tif").write_bytes(page_file("12\n0", "345", kind="TIFF"))
-    first, second = reader.read_pages(tmp_path / "two.tif")
-    assert (first.page, first.text, second.page, second.text) == (0, "12\n0", 1, "345")
-    assert (first.source, first.model, first.error) == (str(tmp_path / "two.tif"), reader.model.id, None)
-    assert list(first.ms or ()) == ["decode", "find", "recognise"]
 
 
 def test_wrong_arguments() -> None:
@@ -82,14 +73,16 @@ def test_many_pictures_are_read_as_one_is(reader: Reader, workers: int | None, t
         *((str(path), *one) for one in both), ("<Image>", 0, "07"), ("<ndarray>", 0, "946"),
         ("<int>", 0, None), *((str(path), *one) for one in both),
     ]  # fmt: skip
-    assert readings[0].digits == reader.read(path).digits
+    first, second = reader.read_pages(path)
+    assert (first.digits, second.digits) == (readings[0].digits, readings[1].digits)
+    assert (first.source, first.model, list(first.ms)) == (
+        str(path),
+        reader.model.id,
+        ["decode", "find", "recognise"],
+    )
 
 
-def test_errors_name_the_picture_and_reading_need_not_block(reader: Reader, tmp_path: Path) -> None:
-    for picture, name in ((tmp_path / "lost.png", str(tmp_path / "lost.png")), (b"none", "<bytes>")):
-        with pytest.raises(InputError, match=f"^{re.escape(name)}: "):
-            reader.read(picture)
-
+def test_reading_need_not_block(reader: Reader, tmp_path: Path) -> None:
     async def several() -> list[Any]:
         works = (reader.read_async(one) for one in (page("07"), page("946"), tmp_path / "lost.png"))
         return await asyncio.gather(*works, return_exceptions=True)
@@ -139,14 +132,13 @@ def test_every_kind_of_picture_reads_the_same(tmp_path, reader):
     assert reader.read(pixels).source == "<ndarray>"
     good, bad = reader.read([file, missing])
     assert (good.digits, good.error, bad.source) == (wanted.digits, None, str(missing))
+    assert bad.error.startswith("cannot be opened")
     assert reader.read([]) == []
     with file.open(encoding="latin-1") as words, pytest.raises(InputError, match="mode 'rb'"):
         reader.read(words)
-    with pytest.raises(InputError, match="cannot be opened") as told:
-        reader.read(missing)
-    assert str(told.value).endswith(bad.error)
-    for odd in (7, None):
-        with pytest.raises(InputError, match="expected a file name"):
+    for odd, told in ((missing, f"^{missing}: cannot be opened"), (b"none", "^<bytes>: "),
+                      (7, "expected a file name"), (None, "expected a file name")):  # fmt: skip
+        with pytest.raises(InputError, match=told):
             reader.read(odd)
 
 

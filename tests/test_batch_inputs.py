@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,7 +30,7 @@ from neocog.reading.addresses import MAX_BYTES
 from neocog.reading.formats import Format
 from neocog.vision.decode import FORMATS, decode
 from tests.live_support import RawServer
-from tests.support import page_file, refused, run, save_page, until
+from tests.support import failing, page_file, refused, run, save_page, until
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -78,14 +79,8 @@ def test_links_and_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_folder_that_cannot_be_listed(scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scandir = os.scandir
-
-    def fail(folder: str) -> object:
-        if folder.endswith("deep"):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", fail)
+    fails, scandir = failing(PermissionError(errno.EACCES, "Permission denied")), os.scandir
+    monkeypatch.setattr(os, "scandir", lambda name: (fails if name.endswith("deep") else scandir)(name))
     *_, last = find_inputs(["scans"])
     assert (last.source, last.key) == ("scans/deep", "deep/")
     with pytest.raises(InputError, match=r"cannot be listed .permission denied"):
@@ -103,11 +98,10 @@ def test_a_server_that_drips_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.4)
     with closing(RawServer(drip)) as server:
         threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
-        for _ in range(3):
-            begun = time.perf_counter()
-            with pytest.raises(InputError, match=r"took more than 0\.4 seconds"):
-                addresses.fetch(server.address)
-            assert time.perf_counter() - begun < 2
+        begun = time.perf_counter()
+        with pytest.raises(InputError, match=r"took more than 0\.4 seconds"):
+            addresses.fetch(server.address)
+        assert time.perf_counter() - begun < 2
         until(lambda: threading.active_count() == threads, 5)
         until(lambda: len(os.listdir("/proc/self/fd")) <= files, 5)
 
@@ -158,15 +152,8 @@ def test_names_on_stdin_are_not_waited_for_may_be_long_and_break_off(tmp_path: P
         assert good.source == "1.png"
         with pytest.raises(InputError, match="name too long"):
             next(decode(long.picture()))
-    left = [b"a.png\nb.p"]
-
-    class Broken(io.RawIOBase):
-        def read(self, size: int = -1) -> bytes:
-            if not left:
-                raise OSError(errno.EIO, "Input/output error")
-            return left.pop()
-
-    items = find_inputs(["-"], stdin=Broken())  # type: ignore[arg-type]
+    broken = Mock(read1=Mock(side_effect=[b"a.png\nb.p", OSError(errno.EIO, "Input/output error")]))
+    items = find_inputs(["-"], stdin=broken)
     assert next(items).source == "a.png"
     with pytest.raises(EndedEarly, match=r"the list breaks off \(input/output error\)"):
         next(items)
@@ -311,14 +298,11 @@ def with_holes(header: bytes) -> bytes:
     return bytes(block)
 
 
-def properties(**values: str) -> bytes:
-    """A tar header of properties, as in pax archives."""
-    lines = b""
-    for name, value in values.items():
-        rest = f" {name.replace('_', '.')}={value}\n".encode()
-        length = next(n for n in range(len(rest), len(rest) + 9) if n == len(rest) + len(str(n)))
-        lines += str(length).encode() + rest
-    return lines + bytes(-len(lines) % 512)
+def with_properties(size: int = 0, **values: str) -> bytes:
+    """Headers of a picture in a pax archive, 512 bytes of them its own."""
+    info = tarfile.TarInfo("a.png")
+    info.size, info.pax_headers = size, {name.replace("_", "."): value for name, value in values.items()}
+    return info.tobuf(tarfile.PAX_FORMAT)
 
 
 @pytest.fixture
@@ -368,15 +352,12 @@ def test_all_of_an_archive_has_a_bound(kind: str, tmp_path: Path, monkeypatch: p
     assert len(taken(pack(tmp_path / f"b.{kind}", kind, noise))[0]) == 9
 
 
-@pytest.mark.parametrize(
-    ("place", "form", "value", "words"),
-    [  # of the directory's entry
-        (8, "<H", 1, "is encrypted"),
-        (8, "<H", 0x20, "unusual method"),  # the difference from another
-        (10, "<H", zipfile.ZIP_BZIP2, "unusual method"),
-        (24, "<I", MAX_BYTES + 1, "unpacks to 268,435,457 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("place", "form", "value", "words"), [  # of the directory's entry
+    (8, "<H", 1, "is encrypted"),
+    (8, "<H", 0x20, "unusual method"),  # the difference from another
+    (10, "<H", zipfile.ZIP_BZIP2, "unusual method"),
+    (24, "<I", MAX_BYTES + 1, "unpacks to 268,435,457 bytes"),
+])  # fmt: skip
 def test_members_that_are_refused(place: int, form: str, value: int, words: str, tmp_path: Path) -> None:
     path = pack(tmp_path / "odd.zip", "zip", {"a.png": b"1"})
     data = bytearray(path.read_bytes())
@@ -449,17 +430,15 @@ def endless_headers(kind: str) -> Iterator[bytes]:
         yield with_holes(header(b"S", 0))
         yield from [(b"00000000001\0" * 42 + b"\1" + bytes(7)) * 2048] * 12
     elif kind == "pax holes":
-        told = properties(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="1")
-        yield header(b"x", len(told)) + told
-        yield header(b"0", 2**25) + b"999999999999\n"
-        yield from [b"1\n" * 2**19] * 12
+        yield with_properties(2**25, GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="1")
+        yield b"999999999999\n"
+        yield from [(b"9" * 31 + b"\n") * 2**15] * 12
     elif kind == "chain":
-        told = properties(comment="v" * 2**18)
-        yield from [header(b"x", len(told)) + told] * 64
+        yield from [with_properties(comment="v" * 2**18)[:-512]] * 64
     elif kind == "for all":
-        for number in range(64):
-            told = properties(**{f"k{number}": "v" * 2**18})
-            yield header(b"g", len(told)) + told + header(b"0", 0, "notes.txt")
+        for number in range(128):
+            yield tarfile.TarInfo.create_pax_global_header({f"k{number}": "v" * 2**18})
+            yield header(b"0", 0, "notes.txt")
     else:
         yield header(kind.encode(), 2**25)
         yield from [bytes(2**20)] * 32
@@ -472,7 +451,7 @@ def test_headers_that_are_bombs(kind: str, tmp_path: Path) -> None:
     with gzip.open(path, "wb", 1) as stream:
         for block in endless_headers(kind):
             stream.write(block)
-    taken(path, below=2**23)
+    taken(path, below=2**24)
 
 
 def test_packed_archives_of_any_kind(six: bytes, tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from copy import copy
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,14 +30,14 @@ from neocog.batch import run as batch_run
 from neocog.batch.archives import Item
 from neocog.batch.cluster import Cluster
 from neocog.batch.inputs import find_inputs
-from neocog.batch.pool import Networks, Worker, WorkerDied, WorkerProcess, in_passes, run_tasks, workers_of
-from neocog.batch.run import reading, usual_workers
+from neocog.batch.pool import Networks, Worker, WorkerDied, WorkerProcess, in_passes, run_tasks
+from neocog.batch.run import open_workers, reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, into_tasks
 from neocog.batch.worker import BLOCK
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.reading.formats import Format
 from tests.faults import Faulty, GpuFinder, SlowJob
-from tests.support import children_of, digits_of, failing, records, save_page, tiny_model, until
+from tests.support import children_of, digits_of, failing, records, save_page, until
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
 COUNT = 14
@@ -53,44 +54,31 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the worker processes, as they are started."""
-    numbers: list[int] = []
-
-    class Noted(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, *words: Any, **options: Any) -> None:
-            super().__init__(*words, **options)
-            numbers.append(self.pid)
-
-    monkeypatch.setattr("neocog.batch.pool.subprocess.Popen", Noted)
-    return numbers
+def started(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What is called for each worker process that is started."""
+    popen = Mock(wraps=subprocess.Popen)
+    monkeypatch.setattr("neocog.batch.pool.subprocess.Popen", popen)
+    return popen
 
 
-def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options: Any) -> str:
-    job = Job(reader, Format("jsonl"), isolated=isolated)
+@pytest.fixture(scope="module")
+def job(reader: Reader) -> Job:
+    return Job(reader, Format("jsonl"))
+
+
+def read_all(job: Job, folder: Path, **options: Any) -> str:
     with reading(job, find_inputs([folder]), **options) as blocks:
         return "".join(block.text for block in blocks)
 
 
-@contextmanager
-def pool_of(reader: Reader, networks: Any = None, *, job: Any = None, **more: Any) -> Iterator[Any]:
-    networks = networks or Networks(reader.engine)
-    workers = workers_of(job or Job(reader, Format("jsonl")), networks.ask, **more)
-    try:
-        yield workers
-    finally:
-        for worker in workers:
-            worker.close()
-
-
-def blocks_of(pool: list[WorkerProcess], reader: Reader, items: Any) -> Iterator[Block]:
-    return run_tasks(into_tasks(items, 1), pool, Job(reader, Format("jsonl")))
+def blocks_of(pool: list[WorkerProcess], job: Job, items: Any) -> Iterator[Block]:
+    return run_tasks(into_tasks(items, 1), pool, job)
 
 
 @pytest.fixture(scope="module")
-def alone(reader: Reader, scans: Path) -> str:
+def alone(job: Job, scans: Path) -> str:
     """What is read with no worker."""
-    return read_all(reader, scans, workers=0)
+    return read_all(job, scans, workers=0)
 
 
 # --- tasks ------------------------------------------------------------------------------------
@@ -142,13 +130,10 @@ def test_no_more_is_begun_than_is_taken() -> None:
     assert sum(1 for _ in blocks) == 999
 
 
-@pytest.mark.parametrize(
-    ("waits_at", "ordered", "held", "most"),
-    [
-        ("0", True, 0, 8 * 4 + 1),  # tasks, and one that waits
-        ("x", False, 2**28, 2 + 1),  # a third waits for room
-    ],
-)
+@pytest.mark.parametrize(("waits_at", "ordered", "held", "most"), [
+    ("0", True, 0, 8 * 4 + 1),  # tasks, and one that waits
+    ("x", False, 2**28, 2 + 1),  # a third waits for room
+])  # fmt: skip
 def test_order_and_bytes_bound_what_waits(waits_at, ordered, held, most):
     taken, seen = list[int](), list[int]()
     hands = [Hand(waits_at=waits_at) for _ in range(4)]
@@ -224,15 +209,14 @@ class Slow:
 
     batch, device, model = 32, "cuda:0", None
 
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-        self.sizes: list[int] = []
+    def __init__(self, engine: Any, seconds: float = 5.0) -> None:
+        self.engine, self.seconds, self.sizes = engine, seconds, list[int]()
         self.begun, self.busy = threading.Event(), threading.Event()
 
     def recognise(self, digits: Any, *, batch: int) -> Any:
         self.sizes.append(len(digits))
         self.begun.set()
-        self.busy.wait(5.0)
+        self.busy.wait(self.seconds)
         return self.engine.recognise(digits, batch=batch)
 
 
@@ -254,18 +238,12 @@ def test_digits_share_a_pass(reader: Reader) -> None:
 
 
 def test_strips_share_a_pass_and_each_page_gets_its_own() -> None:
-    sizes: list[int] = []
-
-    def likelihoods(strips: list[Any]) -> list[int]:
-        sizes.append(len(strips))
-        time.sleep(0.1)
-        return strips
-
+    likelihoods = Mock(side_effect=lambda strips: time.sleep(0.1) or strips)
     networks = Networks(SimpleNamespace(likelihoods=likelihoods))
     with ThreadPoolExecutor(7) as threads:
         asked = [threads.submit(networks.ask, [n] * n) for n in range(1, 8)]
         assert [future.result() for future in asked] == [[n] * n for n in range(1, 8)]
-    assert len(sizes) < 7
+    assert likelihoods.call_count < 7
 
 
 def test_passes_of_a_gpu_are_full(reader: Reader) -> None:
@@ -306,28 +284,27 @@ def test_a_long_document_of_single_digits_shows_that_it_is_at_work(reader: Reade
 # --- records ----------------------------------------------------------------------------------
 
 
-def test_workers_change_nothing(reader: Reader, scans: Path, alone: str) -> None:
+def test_workers_change_nothing(reader: Reader, job: Job, scans: Path, alone: str) -> None:
     sources = [Path(record["source"]).stem for record in records(alone)]
     assert sources == [f"{number:02}" for number in range(COUNT)]
-    other = copy(reader)
-    other.finder = finder = GpuFinder(reader.finder)  # type: ignore[assignment]
-    for one in (reader, other):
+    finder = GpuFinder(reader.finder)
+    for one in (job, replace(job, reader=reader.changed(finder=finder))):
         assert read_all(one, scans, workers=2, ordered=True) == alone
     assert finder.asked >= COUNT - 1
 
 
-def test_isolated_digits(reader: Reader, tmp_path: Path) -> None:
+def test_isolated_digits(job: Job, tmp_path: Path) -> None:
     """Many digits, and pictures that are no digit or several."""
-    for number in range(300):
-        digit = np.roll(digits_of(str(number % 10))[0], number % 3 - 1, axis=1)
-        Image.fromarray(digit).save(tmp_path / f"{number:03}.png")
+    for number, digit in enumerate(np.tile(digits_of("0123456789"), (30, 1, 1))):
+        Image.fromarray(np.roll(digit, number % 3 - 1, axis=1)).save(tmp_path / f"{number:03}.png")
     first, second = (Image.fromarray(255 - digit).resize((90, 90)) for digit in digits_of("47"))
     first.save(tmp_path / "a.tif", save_all=True, append_images=[second])
     (tmp_path / "b.png").touch()
     first.resize((3000, 3000)).save(tmp_path / "c.png")
     os.mkfifo(tmp_path / "d.png")
-    alone = read_all(reader, tmp_path, isolated=True, workers=0)
-    assert read_all(reader, tmp_path, isolated=True, workers=2, ordered=True) == alone
+    job = replace(job, isolated=True)
+    alone = read_all(job, tmp_path, workers=0)
+    assert read_all(job, tmp_path, workers=2, ordered=True) == alone
     every = records(alone)
     assert [record["text"] for record in every[:300]] == [str(n % 10) for n in range(300)]
     odd = every[300:]
@@ -337,12 +314,12 @@ def test_isolated_digits(reader: Reader, tmp_path: Path) -> None:
     assert ["empty" in odd[2]["error"], "pipe" in odd[4]["error"]] == [True, True]
 
 
-def test_errors_of_inputs_and_of_the_network_end_the_run(reader, scans, tmp_path, monkeypatch):
+def test_errors_of_inputs_and_of_the_network_end_the_run(reader, job, scans, tmp_path, monkeypatch):
     with pytest.raises(NothingToRead):
-        read_all(reader, tmp_path, workers=1)
-    networks = Networks(SimpleNamespace(recognise=failing(DeviceError("it fell off"))))
-    with pool_of(reader, networks) as pool, pytest.raises(DeviceError, match="fell off"):
-        list(blocks_of(pool, reader, find_inputs([scans])))
+        read_all(job, tmp_path, workers=1)
+    broken = SimpleNamespace(recognise=failing(DeviceError("it fell off")), device="cpu")
+    with pytest.raises(DeviceError, match="fell off"):
+        read_all(replace(job, reader=reader.changed(engine=broken)), scans, workers=1)
     monkeypatch.setattr(Job, "do", lambda _, task, **__: Block(task.first, inputs="03.png'" not in str(task)))
     wanted = batch_run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match=f"{COUNT} inputs gave only {COUNT - 1} records"):
@@ -352,38 +329,35 @@ def test_errors_of_inputs_and_of_the_network_end_the_run(reader, scans, tmp_path
 # --- workers that die -------------------------------------------------------------------------
 
 
+ENDS = {
+    "killed": "was ended by SIGKILL", "crashed": "was ended by SIGSEGV", "odd": "ended with code 1",
+    "large": "needed more than 1.5 GB", "locked": "took longer than 2 s",
+}  # fmt: skip
+
+
 @posix
-@pytest.mark.parametrize(
-    ("patience", "ends"),
-    [
-        (60.0, {"killed": "was ended by SIGKILL", "crashed": "was ended by SIGSEGV",
-                "odd": "ended with code 1", "large": "needed more than 1.5 GB",
-                "full": "needed more than 1.5 GB"}),
-        (2.0, {"locked": "took longer than 2 s"}),
-    ],
-)  # fmt: skip
-def test_pictures_that_end_a_worker_become_records(patience, ends, reader, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr("neocog.batch.pool.PATIENCE", patience)
-    for name in (*ends, *(f"good{number}" for number in range(9))):
+def test_pictures_that_end_a_worker_become_records(reader, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 2.0)
+    for name in (*ENDS, *(f"good{number}" for number in range(9))):
         save_page(tmp_path / f"{name}.png", "1")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # workers inherit it
     try:
-        with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path]), workers=2) as blocks:
-            every = [record for block in blocks for record in records(block.text)]
+        every = records(read_all(Job(reader, Faulty("jsonl")), tmp_path, workers=2))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert [record["text"] for record in every].count("1") == 9
     said = {Path(record["source"]).stem: record["error"] for record in every if record["error"]}
-    twice = "cannot be read: twice, the process that reads it "
-    assert said == {name: twice + how for name, how in ends.items()}
+    assert said == {
+        name: f"cannot be read: twice, the process that reads it {how}" for name, how in ENDS.items()
+    }
     assert capfd.readouterr().err == ""
 
 
 @posix
-def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans: Path, alone: str) -> None:
+def test_workers_that_are_killed_from_outside_lose_nothing(job: Job, scans: Path, alone: str) -> None:
     text = ""
-    with pool_of(reader, count=2) as pool:
-        for block in blocks_of(pool, reader, find_inputs([scans])):
+    with open_workers(job, 2) as pool:
+        for block in blocks_of(pool, job, find_inputs([scans])):
             for worker in [] if text else pool:
                 until(lambda worker=worker: worker.process).kill()
             text += block.text
@@ -394,41 +368,44 @@ def test_workers_that_are_killed_from_outside_lose_nothing(reader: Reader, scans
 @posix
 def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(reader, tmp_path, started, monkeypatch):
     monkeypatch.setattr("neocog.batch.run.is_light", lambda path: "heavy" not in str(path))
-    for name in ("1", "2-heavy", "3-heavy-full", "4-heavy-killed", "5"):
+    for name in ("1", "2-heavy", "3-heavy-killed", "4"):
         save_page(tmp_path / f"{name}.png", "7")
-    with reading(Job(reader, Faulty("jsonl")), find_inputs([tmp_path])) as blocks:
-        every = [record for block in blocks for record in records(block.text)]
-    assert [record["text"] for record in every] == ["7", "7", "", "", "7"]
-    assert "twice, the process that reads it needed more than 1.5 GB" in every[2]["error"]
-    assert "SIGKILL" in every[3]["error"]
-    assert len(started) == 5  # for the first heavy one, and after each of four deaths
+    every = records(read_all(Job(reader, Faulty("jsonl")), tmp_path))
+    assert [record["text"] for record in every] == ["7", "7", "", "7"]
+    assert "twice, the process that reads it was ended by SIGKILL" in every[2]["error"]
+    assert started.call_count == 3  # for the first heavy one, and after each of two deaths
 
 
 @posix
-def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(reader, scans, started):
-    with pool_of(reader, job=SlowJob(reader, Format("jsonl")), patience=1.3) as (worker,):
+def test_who_goes_on_or_waits_for_the_network_does_not_take_too_long(
+    reader, job, scans, started, monkeypatch
+):
+    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 0.8)
+    with open_workers(SlowJob(reader, Format("jsonl")), 1) as (worker,):
         worker.start()
         with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
             worker.attempt(Task(0, ()))
-    with pool_of(reader, Networks(Slow(reader.engine)), patience=3.0) as pool:  # it answers after 5 s
-        assert not any(block.failed for block in blocks_of(pool, reader, islice(find_inputs([scans]), 1)))
-    assert len(started) == 2
+    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 2.0)
+    waits = replace(job, reader=reader.changed(engine=Slow(reader.engine, seconds=2.5)))
+    with open_workers(waits, 1) as pool:
+        assert not any(block.failed for block in blocks_of(pool, waits, islice(find_inputs([scans]), 1)))
+    assert started.call_count == 2
 
 
 @posix
-def test_workers_that_cannot_be_had_end_the_run(reader, scans, monkeypatch):
+def test_workers_that_cannot_be_had_end_the_run(job, scans, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(sys, "path", [place for place in sys.path if "tests" not in place][:1])
         with pytest.raises(EndedEarly, match=r"cannot be started: ModuleNotFoundError"):
-            read_all(reader, scans, workers=1)
+            read_all(job, scans, workers=1)
     for words, why in (([sys.executable, "-c", "exit(3)"], "the last one ended with code 3; see"),
                        (["/no/such/python"], ".*No such file")):  # fmt: skip
         monkeypatch.setattr("neocog.batch.pool.python", lambda *_, words=words: words)
         with pytest.raises(EndedEarly, match=f"cannot be started: {why}"):
-            read_all(reader, scans, workers=1)
+            read_all(job, scans, workers=1)
     monkeypatch.setattr("resource.getrlimit", lambda _: (72, 4096))
     with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
-        read_all(reader, scans, workers=9)
+        read_all(job, scans, workers=9)
     monkeypatch.setattr("neocog.batch.run.cores", lambda: 64)
     assert usual_workers() == 4
 
@@ -453,37 +430,29 @@ def test_workers_end_with_the_command(number: int, model: str, scans: Path, tmp_
 
 
 # not imported: Ray reads the environment then
-needed = sys.platform == "linux" and find_spec("ray") is not None
+there = sys.platform == "linux" and find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not there, reason="needs Linux, neocog[cluster]")
 
 
-def slow(test: Callable[..., None]) -> Any:
-    return pytest.mark.slow(pytest.mark.skipif(not needed, reason="needs Linux, neocog[cluster]")(test))
-
-
-def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_cluster_cannot_do(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="auto, cpu or cuda"):
         Cluster("auto", device="cuda:1")
     with pytest.raises(UsageError, match="at least one"):
         Cluster("auto", workers=0)
+    monkeypatch.setattr("neocog.batch.cluster.os.environ", {})
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
-    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     with pytest.raises(UsageError, match=r"pip install \"neocog\[cluster\]\""):
         Cluster("auto").reading(job, []).__enter__()
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
-def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
-    monkeypatch.setattr(sys.modules["ray"], "shutdown", lambda: None, raising=False)
-    monkeypatch.setattr("neocog.batch.cluster.os.environ", {})
-    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
-    with pytest.raises(UsageError, match=r"no cluster there .*refused"):
-        Cluster(address.format(port)).reading(job, []).__enter__()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+    for address in (place, f"ray://{place}"):  # where nobody is is told at once
+        with pytest.raises(UsageError, match=r"no cluster there .*refused"):
+            Cluster(address).reading(job, []).__enter__()
 
 
-@slow
+@pytest.mark.slow
+@needs_ray
 def test_a_cluster_of_one_run_is_open_to_nobody_and_ends_with_it(tmp_path: Path) -> None:
     folders = set(Path("/tmp").glob("neocog-ray-*"))
     pictures = [tmp_path / f"{n}.png" for n in range(400)]
@@ -521,17 +490,16 @@ def commands(folder: Path) -> list[bytes]:
     return [line for line in found if bytes(folder) in line]
 
 
-@slow
-def test_the_same_records_though_an_actor_is_killed_and_nothing_of_the_folder(tmp_path, monkeypatch):
+@pytest.mark.slow
+@needs_ray
+def test_the_same_records_though_an_actor_is_killed_and_nothing_of_the_folder(job, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
     (tmp_path / "cv2.py").write_text("open('ran', 'w')")
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))
     (tmp_path / "bad.png").write_bytes(b"")
-    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
-    with reading(job, find_inputs(["."]), workers=0) as blocks:
-        alone = "".join(block.text for block in blocks)
+    alone = read_all(job, Path(), workers=0)
     with pytest.raises(DeviceError, match="no machine"):
         Cluster("local", device="cuda").reading(job, []).__enter__()
     text = ""

@@ -21,31 +21,27 @@ def idx(tmp_path_factory):
     return write_mnist(tmp_path_factory.mktemp("idx"))
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        (("--device", "cuda:99"), 5, "cuda:99"),
-        (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
-        (("-o", "no/such/folder/x"), 2, "cannot be written"),
-        (("-o", "."), 2, "directory"),
-        (("-o", "{file}"), 2, "is also an input"),
-        (("--save-overlay", "{file}"), 2, "--save-overlay"),
-        (("--model", "{file}"), 4, "expected a safetensors file"),
-        (("--finder", "{file}"), 4, "cannot be used"),
-        (("--isolated", "--pattern", "#"), 2, "leave one out"),
-        (("--isolated", "--rotate", "90"), 2, "leave one out"),
-        (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
-        (("--report", "no/r.html"), 2, "choose another --report"),
-        (("-o", "out.xlsx"), 2, "neocog writes .csv"),
-        (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
-        (("-o", "out.html"), 2, "for a page of HTML --report FILE.html"),
-        (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
-        (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
-        (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),
-        (("--resume",), 2, "add -o FILE.jsonl"),
-        (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "words"), [
+    (("--device", "cuda:99"), 5, "cuda:99"),
+    (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
+    (("-o", "no/such/folder/x"), 2, "cannot be written"),
+    (("-o", "."), 2, "directory"),
+    (("--save-overlay", "{file}"), 2, "--save-overlay"),
+    (("--model", "{file}"), 4, "expected a safetensors file"),
+    (("--finder", "{file}"), 4, "cannot be used"),
+    (("--isolated", "--pattern", "#"), 2, "leave one out"),
+    (("--isolated", "--rotate", "90"), 2, "leave one out"),
+    (("--timings", "--format", "csv"), 2, "needs --format jsonl or json"),
+    (("--report", "no/r.html"), 2, "choose another --report"),
+    (("-o", "out.xlsx"), 2, "neocog writes .csv"),
+    (("-o", "out.docx"), 2, "no format has the suffix .docx, expected .txt, .jsonl,"),
+    (("-o", "out.html"), 2, "for a page of HTML --report FILE.html"),
+    (("--min-p", "3"), 2, "neocog: --min-p 3.0: expected a probability"),
+    (("--min-p", "0.5", "--max-error", "1%"), 2, "--max-error speaks of whole numbers"),
+    (("--pattern", "##", "--valid", "list"), 2, "none has the form '##'; change the list or the pattern"),
+    (("--resume",), 2, "add -o FILE.jsonl"),
+    (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
+])  # fmt: skip
 def test_exit_codes_of_read(options, code, words, tmp_path, model, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
@@ -54,18 +50,17 @@ def test_exit_codes_of_read(options, code, words, tmp_path, model, monkeypatch):
     refused(words, "read", picture, "--model", model, *options, code=code)
 
 
-def test_a_format_that_is_given_may_have_any_suffix(tmp_path, model):
-    picture, out = save_page(tmp_path / "a.png", "7"), tmp_path / "out.docx"
-    assert run("read", picture, "--model", model, "--format", "text", "-o", out).exit_code == 0
-    assert out.read_text() == "7\n"
-
-
-def test_nothing_to_read_leaves_what_was_there(tmp_path, model):
-    (tmp_path / "old").write_text("dear")
-    words = ("read", tmp_path, "--model", model, "--force")
-    for option, name in (("-o", "old"), ("-o", "new"), ("--report", "old")):
-        refused("no pictures found", *words, option, tmp_path / name, code=3)
+def test_nothing_to_read_leaves_what_was_there_and_a_format_that_is_given_may_have_any_suffix(
+    tmp_path, model
+):
+    old = tmp_path / "old.docx"
+    old.write_text("dear")
+    words = ("--model", model, "--format", "text", "--force")
+    for option, name in (("-o", old), ("-o", tmp_path / "new"), ("--report", old)):
+        refused("no pictures found", "read", tmp_path, *words, option, name, code=3)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["dear"]
+    assert run("read", save_page(tmp_path / "a.png", "7"), *words, "-o", old).exit_code == 0
+    assert old.read_text() == "7\n"
 
 
 def test_no_input_is_drawn_over(tmp_path, model):
@@ -133,13 +128,21 @@ def test_timing(model):
     refused("--precision and --plan are for models of digits", *lines, "--plan", "auto")
 
 
-def test_models(model, tmp_path):
+def test_models(model, tmp_path, monkeypatch):
     assert "planes              [20, 30, 10]" in run("models", "show", model).stdout
-    assert "neocog-small" in run("models", "list").stdout
     assert json.loads(run("models", "show", model, "--json").stdout)["psi"] == "sqrt"
-    card = {"confusion": [[980, 0], [2, 1100]], "told": {"n": 3, "table": [{"p": 0.5}]}}
-    replace(tiny_model(), card=card).save(tmp_path / "m.safetensors")
-    words = run("models", "show", tmp_path / "m.safetensors", "--card").stdout.splitlines()
+    monkeypatch.setattr("neocog.network.registry._PACKAGE", tmp_path / "package")
+    mine = tmp_path / "models/mine.safetensors"
+    mine.parent.mkdir()
+    refused("no models in", "models", "list", code=4)
+    card = {"accuracy": {"test": 0.98}, "confusion": [[980, 0], [2, 1100]],
+            "told": {"n": 3, "table": [{"p": 0.5}]}}  # fmt: skip
+    replace(tiny_model(), card=card).save(mine)
+    mine.with_name("other.safetensors").write_bytes(b"none")
+    listed = run("models", "list").stdout.splitlines()
+    assert re.match(r"mine +digits +98.00 % +- +[\d.]+ +[\d.]+  one digit of 28 x 28 pixels", listed[1])
+    assert re.match("other +- .* expected a safetensors file", listed[2])
+    words = run("models", "show", mine, "--card").stdout.splitlines()
     rows = [("confusion", "[980, 0]"), ("", "[2, 1100]"), ("told", "n: 3"), ("", 'table: {"p": 0.5}')]
     assert words[-4:] == [f"{key:19s} {value}" for key, value in rows]
     verified = run("models", "verify", model)
@@ -165,19 +168,16 @@ def test_train_gives_a_model_that_reads(idx, tmp_path):
     assert facts["accuracy"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "code", "words"),
-    [
-        ("--recipe", "none-such", 2, "choose one of fukushima2003"),
-        ("--precision", "fp8", 2, "choose fp16 or fp32"),
-        ("-o", "no/such/folder/m.safetensors", 2, "choose another -o"),
-        ("--split", "test", 2, "choose learning or train"),
-        ("-o", ".", 2, "choose another -o"),
-        ("-o", "picture.jpg", 2, "a model is a .safetensors file, not .jpg"),
-        ("--device", "abacus", 2, "choose one of auto, cpu, cuda"),
-        ("--data", "no-such-folder", 1, "no such file or folder"),
-    ],
-)
+@pytest.mark.parametrize(("option", "value", "code", "words"), [
+    ("--recipe", "none-such", 2, "choose one of fukushima2003"),
+    ("--precision", "fp8", 2, "choose fp16 or fp32"),
+    ("-o", "no/such/folder/m.safetensors", 2, "choose another -o"),
+    ("--split", "test", 2, "choose learning or train"),
+    ("-o", ".", 2, "choose another -o"),
+    ("-o", "picture.jpg", 2, "a model is a .safetensors file, not .jpg"),
+    ("--device", "abacus", 2, "choose one of auto, cpu, cuda"),
+    ("--data", "no-such-folder", 1, "no such file or folder"),
+])  # fmt: skip
 def test_train_refuses_before_it_learns(option, value, code, words, idx, tmp_path, monkeypatch):
     monkeypatch.setattr("neocog.learning.recipes.train", lambda *_, **__: pytest.fail("it has learned"))
     refused(words, "train", "--data", idx, "-o", tmp_path / "m.safetensors", option, value, code=code)

@@ -38,17 +38,14 @@ def test_what_can_be_written_stays_as_it_is(tmp_path, monkeypatch):
     assert os.listdir("deep/er") == os.listdir("figures") == []
 
 
-@pytest.mark.parametrize(
-    ("place", "more", "words"),
-    [
-        ("", {}, "is a folder, expected a file"),
-        ("no/b", {}, "(no such folder)"),
-        ("a/b", {}, "/a (not a folder)"),
-        ("a/b/c", {"make": True}, "/a/b (not a folder)"),
-        ("a", {"make": True, "folder": True}, "files cannot be written there (not a folder)"),
-        ("b" * 250, {}, "(file name too long)"),
-    ],
-)
+@pytest.mark.parametrize(("place", "more", "words"), [
+    ("", {}, "is a folder, expected a file"),
+    ("no/b", {}, "(no such folder)"),
+    ("a/b", {}, "/a (not a folder)"),
+    ("a/b/c", {"make": True}, "/a/b (not a folder)"),
+    ("a", {"make": True, "folder": True}, "files cannot be written there (not a folder)"),
+    ("b" * 250, {}, "(file name too long)"),
+])  # fmt: skip
 def test_what_cannot_be_written(place, more, words, tmp_path):
     (tmp_path / "a").touch()
     with pytest.raises(UsageError) as told:

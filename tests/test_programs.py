@@ -28,19 +28,18 @@ COMMANDS = {
 @pytest.mark.parametrize("way", COMMANDS)
 def test_no_module_of_the_folder_is_run(way, tmp_path, model):
     picture = save_page(tmp_path / "00.png", "7").read_bytes()
-    for number in range(1, 14):
-        (tmp_path / f"{number:02}.png").write_bytes(picture)
+    (tmp_path / "01.png").write_bytes(picture)
     for name in STRANGERS:  # leave a mark when they are run
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')")
     if way == "a copy":
         (tmp_path / "app.py").write_bytes((ROOT / "app.py").read_bytes())
         (tmp_path / "neocog").symlink_to(ROOT / "neocog")
-    words = [sys.executable, *COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
-    names = "".join(f"{number:02}.png\n" for number in range(14))
+    words = [sys.executable, *COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "1"]
     surroundings = {**os.environ, "PYTHONPATH": ":/no/such"}  # its empty name is the folder
+    names = "00.png\n01.png\n"
     done = subprocess.run(words, cwd=tmp_path, env=surroundings, input=names, capture_output=True, text=True)
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 14), done.stderr
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2), done.stderr
 
 
 def test_our_programs_find_this_neocog(tmp_path):

@@ -29,12 +29,24 @@ def read(model, tmp_path):
     return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_not_matter_with_a_file(closed, read, tmp_path):
+CLOSED, FULL_ONE = (f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
+                    for why in ("Bad file descriptor", FULL))  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "code", "told"), [
+    ("{read} -o {out} >&-", 0, ""),  # which do not matter with a file
+    ("{read} -o {out} <&- >&- 2>&-", 0, ""),
+    ("{read} >&-", 6, CLOSED),
+    ("{read} >/dev/full", 6, FULL_ONE),
+    ("neocog --help >/dev/full", 6, FULL_ONE),
+    ("neocog read - --model {model} <&-", 6,
+     "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"),
+])  # fmt: skip
+def test_closed_and_full_streams(what, code, told, read, model, tmp_path):
     out = tmp_path / "out.jsonl"
-    done = shell(f"{read} -o {out} {closed}")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [record["text"] for record in records(out)] == ["0", "1", "2"]
+    done = shell(what.format(read=read, model=model, out=out))
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
+    assert code or [record["text"] for record in records(out)] == ["0", "1", "2"]
 
 
 def test_messages_for_a_full_stderr_go_nowhere(read, tmp_path):
@@ -44,27 +56,11 @@ def test_messages_for_a_full_stderr_go_nowhere(read, tmp_path):
     assert (done.returncode, len(sources), f"{tmp_path}/é½.png" in sources) == (1, 4, True)
 
 
-@pytest.mark.parametrize(
-    ("what", "why"),
-    [("{read} >&-", "Bad file descriptor"), ("{read} >/dev/full", FULL), ("neocog --help >/dev/full", FULL)],
-)
-def test_a_stdout_that_takes_nothing_is_one_line(what, why, read):
-    done = shell(what.format(read=read))
-    assert done.returncode == 6
-    assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
-
-
 def test_who_reads_stdout_may_leave_and_ctrl_c_of_a_background_job_stays_ignored(read):
     done = shell(f"{read} | true; echo ${{PIPESTATUS[0]}}; neocog --help | true; echo ${{PIPESTATUS[0]}}; "
                  f"trap '' INT; {read} >&2 & sleep 0.3; kill -INT $!; wait $!; echo $?")  # fmt: skip
     assert done.stdout == "0\n0\n0\n"
     assert "Traceback" not in done.stderr
-
-
-def test_names_from_a_closed_stdin(model):
-    done = shell(f"neocog read - --model {model} <&-")
-    told = "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"
-    assert (done.returncode, done.stderr) == (6, told)
 
 
 def test_an_error_of_the_system_is_no_quiet_end(model, monkeypatch):
@@ -75,21 +71,20 @@ def test_an_error_of_the_system_is_no_quiet_end(model, monkeypatch):
 BAD = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nneocog: all is well"
 
 
-@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
-def test_no_name_reaches_a_terminal_as_it_is(form, model, tmp_path):
-    good = save_page(tmp_path / f"{BAD}.png", "7")
-    (tmp_path / f"bad{BAD}.png").write_bytes(b"none")
-    read = ("read", "--model", model, "--format", form)
-    for words in ((*read, good, tmp_path / f"bad{BAD}.png"), (*read, tmp_path / f"@{BAD}"),
-                  (*read, "-o", tmp_path / BAD / "x", good), ("read", f"--{BAD}"), (BAD,),
-                  ("models", "show", BAD), ("models", BAD), ("bench", BAD),
-                  ("live", tmp_path / f"bad{BAD}.png", "--headless", "--device", "cpu")):  # fmt: skip
+def test_no_name_reaches_a_terminal_as_it_is(model, tmp_path):
+    good, bad = save_page(tmp_path / f"{BAD}.png", "7"), tmp_path / f"bad{BAD}.png"
+    bad.write_bytes(b"none")
+    read = ("read", "--model", model)
+    for words in (*((*read, good, bad, "--format", form) for form in ("text", "jsonl", "csv")),
+                  (*read, tmp_path / f"@{BAD}"), (*read, "-o", tmp_path / BAD / "x", good),
+                  ("read", f"--{BAD}"), (BAD,), ("models", "show", BAD), ("models", BAD), ("bench", BAD),
+                  ("live", bad, "--headless", "--device", "cpu")):  # fmt: skip
         result = run(*words)
         assert result.exit_code != 0
         assert not set(result.output) & set("\x1b\x07\x9b\u202e\x7f")
         assert "\nneocog: all" not in result.output
         assert "owned" in result.stderr
-    (record,) = records(run("read", good, "--model", model, "--format", "jsonl").stdout)
+    (record,) = records(run(*read, good, "--format", "jsonl").stdout)
     assert record["source"] == str(good)
 
 

@@ -22,7 +22,7 @@ from neocog.batch.archives import Item
 from neocog.batch.report import decoded_again
 from neocog.batch.tasks import Block
 from neocog.errors import EndedEarly, UsageError
-from neocog.files import AppendFile, atomic_write, check_output
+from neocog.files import AppendFile, atomic_write, check_output, saving
 from neocog.reading.formats import Format
 from neocog.reading.pictures import what_went_wrong
 from neocog.reading.records import SCHEMA
@@ -54,7 +54,7 @@ class Sink:
         """Open and lock what is there; UsageError if it cannot be written."""
         if self._path is None:
             return
-        try:
+        with saving(self._path, "-o"):
             if not os.path.exists(self._path):
                 check_output(os.path.realpath(self._path) if os.path.islink(self._path) else self._path, "-o")
             elif os.path.isfile(self._path) or os.path.isdir(self._path):  # a pipe would wait for its reader
@@ -65,9 +65,6 @@ class Sink:
                 if not self._open(part).stands():  # renamed by a run that ends at this moment
                     raise UsageError(f"{self._path}: another run has just ended; start again")
                 self._part = part
-        except OSError as error:
-            why = f"cannot be written ({error.strerror})"
-            raise UsageError(f"{self._path}: {why}; choose another -o") from None
 
     def resume(self, done: "Done") -> None:
         """Go on in a file that is there, without what was torn at its end."""

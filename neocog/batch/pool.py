@@ -196,11 +196,9 @@ class WorkerProcess(Worker):
         return f"ended with code {code}"
 
 
-def workers_of(
-    job: Job, ask: Callable[..., Any], count: int = 1, *, patience: float | None = None
-) -> list[WorkerProcess]:
-    """Return workers for a job; ``ask`` answers them, from many threads. ``patience`` is for a core each."""
-    patience = (patience or PATIENCE) * max(1.0, count / cores())
+def workers_of(job: Job, ask: Callable[..., Any], count: int = 1) -> list[WorkerProcess]:
+    """Return workers for a job; ``ask`` answers them, from many threads."""
+    patience = PATIENCE * max(1.0, count / cores())
     path = [place for place in sys.path if os.path.isabs(place)]
     begin = pickle.dumps(path) + pickle.dumps((job.with_engine(None), patience))  # they share it
     return [WorkerProcess(begin, ask, patience) for _ in range(count)]
@@ -312,10 +310,9 @@ class Networks:
                 return find(what, self._finder, *settings)
         future: Future[Any] = Future()
         self._waiting.append((what, future))
-        while not future.done():
-            with self._at_work:
-                if not future.done():
-                    self._answer()
+        with self._at_work:
+            while not future.done():
+                self._answer()
         return future.result()
 
     def close(self) -> None:

@@ -8,14 +8,14 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path, PurePosixPath
 from string import Template
 
 from neocog.batch.archives import Item
 from neocog.errors import UsageError
-from neocog.files import atomic_write, check_output
+from neocog.files import atomic_write, check_output, saving
 from neocog.reading.pictures import Files, pages_of, what_went_wrong
 from neocog.reading.records import REJECTED
 from neocog.reading.results import LARGEST, PageReading
@@ -69,7 +69,7 @@ class PictureFolder:
                     path = self.folder / f"{self._name(item, page.index)}.read.{end}"
                     if path in self._sources or path in Files([item.source]):
                         raise UsageError(f"{path}: is also an input; choose another --save-overlay")
-                    with _saving(path, "--save-overlay"):
+                    with saving(path, "--save-overlay"):
                         path.parent.mkdir(parents=True, exist_ok=True)
                         with atomic_write(path) as stream:
                             image = draw_overlay(page.pixels, reading.digits, scales=page.scales)
@@ -167,17 +167,9 @@ class Report:
         misfits = f" {counts.pop('misfit')} do not fit --pattern or --valid," if self._counts[1] else ""
         left = total - len(cards)
         more = f"<p>{left:,} more pages, none more doubtful than these, are not shown.</p>" if left else ""
-        with _saving(self.path, "--report"), atomic_write(self.path) as stream:
+        with saving(self.path, "--report"), atomic_write(self.path) as stream:
             model = html.escape(cards[0][2] if cards else "")
             words = Template((Path(__file__).parent / "report.html").read_text(encoding="utf-8"))
             head = words.substitute(counts, total=f"{total:,}", misfits=misfits, model=model)
             for part in (head, *(article for *_, article in cards), f"</main>{more}</body></html>\n"):
                 stream.write(part.encode("utf-8", "backslashreplace"))
-
-
-@contextmanager
-def _saving(place: Path, option: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be written ({error.strerror}); choose another {option}") from None

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from neocog import __version__
 from neocog.cli import data, learn, live, measure, models, options, read, serve, tools
 from neocog.cli.streams import ReaderLeft, open_streams
-from neocog.errors import EndedEarly, NeocogError, UsageError, no_opencv
+from neocog.errors import DeviceError, EndedEarly, NeocogError, UsageError, no_opencv
 from neocog.text import printable, tell
 
 _ARGUMENT = re.compile(r"(?<![\w./-])(min_p|max_error|long_side)(?![\w./:-])")  # as Python calls an option
@@ -51,32 +51,30 @@ def _errors_as_lines() -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()
+        return
     except ReaderLeft:  # it has enough
         sys.exit(0)
-    except UsageError as error:
-        tell(_ARGUMENT.sub(lambda name: "--" + name[0].replace("_", "-"), str(error)))
-        sys.exit(error.exit_code)
+    except _BadUsage as error:
+        error.message = "\n".join(map(printable, error.message.split("\n")))
+        raise
     except NeocogError as error:
-        tell(str(error))
-        sys.exit(error.exit_code)
+        words, code = str(error), error.exit_code
+        if isinstance(error, UsageError):
+            words = _ARGUMENT.sub(lambda name: "--" + name[0].replace("_", "-"), words)
     except ImportError as error:
         if error.name != "cv2":
             raise
-        tell(str(no_opencv(error)))
-        sys.exit(no_opencv(error).exit_code)
+        words, code = str(no_opencv(error)), DeviceError.exit_code
     except KeyboardInterrupt:
-        tell("interrupted")
-        sys.exit(130)
+        words, code = "interrupted", 130
     except (OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and str(error) != "can't start new thread":
             raise
         what = getattr(error, "strerror", None) or str(error) or "no memory is left"
         place = getattr(error, "filename", None)
-        tell(f"{place}: {what}" if place else what)
-        sys.exit(EndedEarly.exit_code)
-    except _BadUsage as error:
-        error.message = "\n".join(map(printable, error.message.split("\n")))
-        raise
+        words, code = (f"{place}: {what}" if place else what), EndedEarly.exit_code
+    tell(words)
+    sys.exit(code)
 
 
 app = typer.Typer(
