@@ -1,6 +1,6 @@
 """Frames with numbers on them, sources that fail on purpose, and an MJPEG server."""
 
-import socket
+import socketserver
 import ssl
 import threading
 import time
@@ -82,47 +82,33 @@ class Scripted(Source):
         pass
 
 
-class RawServer:
+class RawServer(socketserver.ThreadingTCPServer):
     """A server on the loopback that sends to whoever connects what ``send`` gives, as it likes."""
+
+    allow_reuse_address = daemon_threads = True
+    block_on_close = asked = ended = False
 
     def __init__(
         self, send: Callable[[bytes], Iterable[bytes]], tls: ssl.SSLContext | None = None, port: int = 0
     ) -> None:
-        self.connected: list[float] = []
-        self._send, self._tls = send, tls
-        self._ending = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", port))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
+        self.send, self.tls, self.port = send, tls, self.server_address[1]
+        self.address = f"http://127.0.0.1:{self.port}/stream"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}/stream"
-
-    def close(self) -> None:
-        self._ending.set()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                link, _ = self._socket.accept()
-            except OSError:
-                return
-            self.connected.append(time.monotonic())
-            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
-
-    def _answer(self, link: socket.socket) -> None:
-        link.settimeout(10)
-        with link, suppress(OSError):
-            if self._tls:
-                link = self._tls.wrap_socket(link, server_side=True)
-            for data in self._send(link.recv(2**16)):
-                if self._ending.is_set():
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self.asked = True
+        request.settimeout(10)
+        with suppress(OSError), self.tls.wrap_socket(request, True) if self.tls else request as link:
+            for data in self.send(link.recv(2**16)):
+                if self.ended:
                     return
                 link.sendall(data)
+
+    def close(self) -> None:
+        self.ended = True
+        self.shutdown()
+        self.server_close()
 
 
 def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:

@@ -29,7 +29,7 @@ class Watcher:
 
     def __init__(self, agreement: str = "3/5", rules: Rules | None = None) -> None:
         self.tracker = Tracker(Agreement.parse(agreement))
-        self.announcer = Announcer(rules)
+        self.announcer = Announcer(rules or Rules())
         self.allows: Callable[[str], bool] = lambda text: True
         self.frame = 0
         self.news: list[str] = []

@@ -191,7 +191,11 @@ class CameraSource(Source):
 
     def open(self) -> str:
         """Open it, wait for its first frame, and say what it granted."""
-        self._check_node()
+        node = f"/dev/video{self._which}"  # say at once what opening would only fail on
+        if _LINUX and not os.path.exists(node):
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
         self._video = video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
         sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         if video.isOpened():
@@ -210,14 +214,6 @@ class CameraSource(Source):
         form = letters.decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
-
-    def _check_node(self) -> None:
-        """Say at once what opening would only fail on."""
-        node = f"/dev/video{self._which}"
-        if _LINUX and not os.path.exists(node):
-            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
-        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
-            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 
     def read(self) -> Pixels:
         if not (self._waiting or self._video.grab()):

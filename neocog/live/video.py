@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -196,6 +197,7 @@ def _why(answer: dict[str, Any]) -> str:
     return f" ({why})" if why else ""
 
 
+@dataclass
 class Player:
     """Gives the pictures of an address; of FFmpeg's ``options`` the first that give one are taken.
 
@@ -204,19 +206,19 @@ class Player:
     returns what FFmpeg said lately.
     """
 
-    def __init__(
-        self, words: Callable[[], list[str]], *, address: str, options: list[str], silence: float,
-        newest: bool = False, jpegs: bool = False,
-    ) -> None:  # fmt: skip
-        self._words, self._address, self._options = words, address, options
-        self._silence, self._newest, self._jpegs = silence, newest, jpegs
-        self._video: Any = None
-        self._arrived = 0.0
-        self._why = ""  # no picture comes
+    words: Callable[[], list[str]]
+    address: str
+    options: list[str]
+    silence: float
+    newest: bool = False
+    jpegs: bool = False
+    _video: Any = None
+    _arrived: float = 0.0
+    _why: str = ""  # no picture comes
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
         """Give a picture whenever one is wanted, until it ends."""
-        limit = 2 * self._silence + _MORE
+        limit = 2 * self.silence + _MORE
         end_after(limit)
         pixels = self._open()
         end_after(0)
@@ -224,7 +226,7 @@ class Player:
             say(size=pixels.shape[1::-1], fps=self._video.get(cv2.CAP_PROP_FPS))
         there = True  # the first picture came when it was opened
         while pixels is not None:
-            if not self._newest:
+            if not self.newest:
                 wanted.wait()
             end_after(limit)
             if not (there or self._grab()):
@@ -241,27 +243,26 @@ class Player:
 
     def _open(self) -> Any:
         """Return the first picture, None if there is none."""
-        self._address.encode()  # UnicodeError: OpenCV would end the process
+        self.address.encode()  # UnicodeError: OpenCV would end the process
         settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self._silence), cv2.CAP_PROP_N_THREADS, _THREADS),
-            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self._silence)),
-            *((cv2.CAP_PROP_FORMAT, -1) if self._jpegs else ()),
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self.silence), cv2.CAP_PROP_N_THREADS, _THREADS),
+            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self.silence)),
+            *((cv2.CAP_PROP_FORMAT, -1) if self.jpegs else ()),
         ]
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         own, start, said = os.environ.get(_OPTIONS), time.monotonic(), ""
-        for options in self._options:
+        for options in self.options:
             os.environ[_OPTIONS] = f"{options}|{own}" if own else options
-            self._video = video = cv2.VideoCapture(self._address, cv2.CAP_FFMPEG, settings)
+            self._video = video = cv2.VideoCapture(self.address, cv2.CAP_FFMPEG, settings)
             if video.isOpened():
-                width, height = (
-                    int(video.get(side)) for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
-                )
-                if not self._jpegs and width * height > MAX_PIXELS:
+                width, height = (int(video.get(side)) for side in sides)
+                if not self.jpegs and width * height > MAX_PIXELS:
                     self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
                 if self._grab() and (pixels := self._picture()) is not None:
                     return pixels
-            said = said or self._why or next(iter(self._words()), "")
-            if time.monotonic() - start >= self._silence:
+            said = said or self._why or next(iter(self.words()), "")
+            if time.monotonic() - start >= self.silence:
                 said = self._why or _LATE
                 break
         self._why = said
@@ -272,9 +273,9 @@ class Player:
         if self._video.grab():
             self._arrived = time.perf_counter()
             return True
-        if time.monotonic() - start >= self._silence:
+        if time.monotonic() - start >= self.silence:
             self._why = _LATE
-        elif any("memory" in words for words in self._words()):
+        elif any("memory" in words for words in self.words()):
             self._why = _LARGE
         return False
 
@@ -283,7 +284,7 @@ class Player:
         start = time.monotonic()
         while True:
             done, pixels = self._video.retrieve()
-            if done and pixels is not None and self._jpegs:
+            if done and pixels is not None and self.jpegs:
                 try:
                     check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
                     pixels = cv2.imdecode(pixels, cv2.IMREAD_COLOR)
@@ -292,7 +293,7 @@ class Player:
             if done and pixels is not None:
                 self._why = ""
                 return pixels
-            if time.monotonic() - start >= self._silence or not self._grab():
+            if time.monotonic() - start >= self.silence or not self._grab():
                 return None
 
 
