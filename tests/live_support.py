@@ -46,11 +46,22 @@ def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Fr
     return frames
 
 
-def vote(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40, **others: float) -> Vote:
-    """What a frame says of a line, its characters 30 columns apart; ``others``: n12_3=0.1 for 12/3."""
-    chars = tuple(
-        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p) for n, char in enumerate(text)
-    )
+def vote(
+    text: str,
+    *,
+    x: int = 0,
+    y: int = 0,
+    p: float = 0.995,
+    place: float = 0.0,
+    tall: int = 40,
+    **others: float,
+) -> Vote:
+    """What a frame says of a line, its characters 30 columns apart; ``others``: n12_3=0.1 for 12/3.
+
+    There is a digit at each place with the probability ``place``, the text's if none is given.
+    """
+    boxes = ((x + 30 * n, y, 24, tall) for n in range(len(text)))
+    chars = tuple(DigitReading(char, p, 0.5, next(boxes), place=place or p) for char in text)
     texts = {other.strip("n").replace("_", "/"): log(value) for other, value in others.items()}
     return Vote(chars, np.full((2 * len(text), BLANK + 1), -9.0, np.float32), {text: log(p)} | texts)
 

@@ -102,11 +102,11 @@ class Recorder:
         if pixels.shape[:2] != (high, wide):  # the largest that fits, in the middle of a black one
             scale = min(high / pixels.shape[0], wide / pixels.shape[1])
             h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
-            whole = np.zeros((high, wide, 3), np.uint8)
-            whole[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = cv2.resize(
-                pixels, (w, h), interpolation=cv2.INTER_AREA
+            small, pixels = (
+                cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA),
+                np.zeros_like(self._last),
             )
-            pixels = whole
+            pixels[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = small
         self._first += max(t - self._newest - _LONGEST, 0.0)
         for left in reversed(range(round((t - self._first) * self.fps) + 1 - self.written)):
             self._video.write(self._last if left and self._last is not None else pixels)
