@@ -23,10 +23,8 @@ from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
-from tests.live_support import MODEL, clip, frames_in, picture, save_video
+from tests.live_support import LIVE, MODEL, clip, frames_in, picture, save_video
 from tests.support import failing, until
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +244,6 @@ def test_without_a_display_no_window_is_tried(monkeypatch: pytest.MonkeyPatch) -
     assert live_window.display_trouble() == "there is no display"
 
 
-LIVE = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL, "--device", "cpu"]
 CLOSE = """
 import ctypes, sys
 x = ctypes.CDLL("libX11.so.6")
@@ -278,7 +275,7 @@ def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         monkeypatch.setenv("DISPLAY", f":{server.stdout.readline().strip()}")  # told once it takes windows
-        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+        with subprocess.Popen([*LIVE, "clip.avi"], cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l", "q"):
                 subprocess.run(["xdotool", "key", "--window", number, key], check=True)
@@ -287,7 +284,9 @@ def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
             assert run.stdout.read() == b"471\n"
         assert {path.suffix for path in tmp_path.glob("neocog-*")} == {".png", ".json", ".mp4"}
         assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 1
-        with subprocess.Popen([*LIVE, "--record", "a.mp4"], cwd=tmp_path, stderr=subprocess.PIPE) as run:
+        with subprocess.Popen(
+            [*LIVE, "clip.avi", "--record", "a.mp4"], cwd=tmp_path, stderr=subprocess.PIPE
+        ) as run:
             subprocess.run([sys.executable, "-c", CLOSE, window()], check=True)
             assert run.wait(20) == 0
             assert b"Traceback" not in run.stderr.read()

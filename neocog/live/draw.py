@@ -61,10 +61,9 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         _write(frame, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
         if digit.char != REJECTED:
             _write(frame, f"{100 * digit.p:.0f}", (x, min(y + height + 14, high - 4)), 0.4, colour)
-    figures = (
-        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}  "
-    )
-    figures = note or figures + "  ".join(f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms)
+    dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
+    stages = [f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms]
+    figures = note or "  ".join([f"{run.fps:.1f} fps", f"age {run.age_ms:.0f} ms", dropped, *stages])
     width = cv2.getTextSize(figures, _FONT, 0.5, 1)[0][0]
     _write(out, figures, (8, _LINE - 6), 0.5 * min(1.0, (wide - 32) / width), WHITE)
     if recording:
