@@ -38,7 +38,6 @@ SILENCE = 2.0
 
 _LONGEST = 10.0  # seconds that a frame of a file may take
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
-_USUAL_FPS = 25.0  # of a video file that does not say
 
 # what holds its pictures itself; lists of other files (hls, dash, concat, image2) do not
 _ONLY = (
@@ -55,10 +54,8 @@ MAX_PIXELS = 2**25
 """Pixels of a frame (7680 x 4320 are 33.2 million); a larger one is refused by its header."""
 
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from there
-_THREADS = 4  # of FFmpeg; each keeps a frame more
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "no data arrived in time"
-_MORE = 5.0  # seconds beyond the time of two frames after which FFmpeg hangs
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -119,7 +116,7 @@ class VideoFile(Source):
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
         jpegs = self._asked.get("jpegs")  # MJPEG does not say; FFmpeg says 25
         known = 0 < answer["fps"] < 1000 and not jpegs
-        self.fps = answer["fps"] if known else None if self.live else _USUAL_FPS
+        self.fps = answer["fps"] if known else None if self.live else 25.0
         return "{}x{}, {}".format(*answer["size"], self._how or f"{self.fps:g} frames a second")
 
     def read(self) -> Pixels | None:
@@ -218,7 +215,7 @@ class Player:
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
         """Give a picture whenever one is wanted, until it ends."""
-        limit = 2 * self.silence + _MORE
+        limit = 2 * self.silence + 5.0  # seconds after which FFmpeg hangs
         end_after(limit)
         pixels = self._open()
         end_after(0)
@@ -244,8 +241,8 @@ class Player:
     def _open(self) -> Any:
         """Return the first picture, None if there is none."""
         self.address.encode()  # UnicodeError: OpenCV would end the process
-        settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self.silence), cv2.CAP_PROP_N_THREADS, _THREADS),
+        settings = [  # each of four threads keeps a frame more
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self.silence), cv2.CAP_PROP_N_THREADS, 4),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self.silence)),
             *((cv2.CAP_PROP_FORMAT, -1) if self.jpegs else ()),
         ]
