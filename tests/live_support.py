@@ -1,12 +1,14 @@
 """Frames with numbers on them, sources that fail on purpose, and an MJPEG server."""
 
-import socket
+import socketserver
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import log
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -22,6 +24,8 @@ from tests.support import STROKES
 Frame = NDArray[np.uint8]
 
 MODEL = "neocog-small"  # quicker than lines
+APP = str(Path(__file__).resolve().parent.parent / "app.py")
+LIVE = (sys.executable, APP, "live", "--model", MODEL, "--device", "cpu")  # a program of its own
 
 
 def picture(text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall: int = 48) -> Frame:
@@ -45,12 +49,17 @@ def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Fr
     return frames
 
 
-def vote(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40, **others: float) -> Vote:
-    """What a frame says of a line, its characters 30 columns apart; ``others``: n12_3=0.1 for 12/3."""
-    chars = tuple(
-        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall), place=p) for n, char in enumerate(text)
-    )
-    texts = {other.strip("n").replace("_", "/"): log(value) for other, value in others.items()}
+def vote(
+    text: str, *, x: int = 0, y: int = 0, p: float = 0.995, place: float = 0, tall: int = 40, **more: float
+) -> Vote:
+    """What a frame says of a line, its characters 30 columns apart; ``more`` texts: n12_3=0.1 for 12/3.
+
+    There is a digit at each place with the probability ``place``, the text's if none is given.
+    """
+    boxes = [(x + 30 * n, y, 24, tall) for n in range(len(text))]
+    pairs = zip(text, boxes, strict=True)
+    chars = tuple(DigitReading(char, p, 0.5, box, place=place or p) for char, box in pairs)
+    texts = {other.strip("n").replace("_", "/"): log(value) for other, value in more.items()}
     return Vote(chars, np.full((2 * len(text), BLANK + 1), -9.0, np.float32), {text: log(p)} | texts)
 
 
@@ -81,53 +90,39 @@ class Scripted(Source):
         pass
 
 
-class RawServer:
+class RawServer(socketserver.ThreadingTCPServer):
     """A server on the loopback that sends to whoever connects what ``send`` gives, as it likes."""
+
+    allow_reuse_address = daemon_threads = True
+    block_on_close = asked = ended = False
 
     def __init__(
         self, send: Callable[[bytes], Iterable[bytes]], tls: ssl.SSLContext | None = None, port: int = 0
     ) -> None:
-        self.connected: list[float] = []
-        self._send, self._tls = send, tls
-        self._ending = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", port))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.send, self.port = send, self.server_address[1]
+        self.address = f"http://127.0.0.1:{self.port}/stream"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}/stream"
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self.asked = True
+        request.settimeout(10)
+        with suppress(OSError):
+            for data in self.send(request.recv(2**16)):
+                if self.ended:
+                    return
+                request.sendall(data)
 
     def close(self) -> None:
-        self._ending.set()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                link, _ = self._socket.accept()
-            except OSError:
-                return
-            self.connected.append(time.monotonic())
-            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
-
-    def _answer(self, link: socket.socket) -> None:
-        link.settimeout(10)
-        with link, suppress(OSError):
-            if self._tls:
-                link = self._tls.wrap_socket(link, server_side=True)
-            for data in self._send(link.recv(2**16)):
-                if self._ending.is_set():
-                    return
-                link.sendall(data)
+        self.ended = True
+        self.shutdown()
+        self.server_close()
 
 
-def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:
-    frames = list(frames)
-    height, width = frames[0].shape[:2]
-    video = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), fps, (width, height))
+def save_video(path: Any, frames: Sequence[Frame]) -> None:
+    video = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 25.0, frames[0].shape[1::-1])
     for frame in frames:
         video.write(frame)
     video.release()

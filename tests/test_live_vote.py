@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -29,7 +28,7 @@ class Watcher:
 
     def __init__(self, agreement: str = "3/5", rules: Rules | None = None) -> None:
         self.tracker = Tracker(Agreement.parse(agreement))
-        self.announcer = Announcer(rules)
+        self.announcer = Announcer(rules or Rules())
         self.allows: Callable[[str], bool] = lambda text: True
         self.frame = 0
         self.news: list[str] = []
@@ -170,26 +169,14 @@ def test_what_is_announced(scene: str) -> None:
     assert Watcher().see_all(scene) == SCENES[scene].split()
 
 
-def large(top: int) -> Vote:
-    """A digit that fills 400 of 480 rows, of which a tenth is 40."""
-    one = still("5")
-    one.chars = (replace(one.chars[0], box=(250, top, 200, 400)),)
-    return one
-
-
-def doubtful(p: float) -> Vote:
-    """Digits for sure, but which?"""
-    return Vote(still("4711").chars, np.full((8, BLANK + 1), -9.0, np.float32), {"4711": log(p)})
-
-
 #: The lines that stand still, for how many frames, and what is announced.
 VIEWS: dict[str, tuple[list[Vote], int, str]] = {
     "the border may cut it off": ([still("471", x=0)], 90, ""),
     "near the border": ([still("471", x=40)], 8, "471"),
-    "a digit that fills the frame, at its border": ([large(2)], 20, ""),
-    "a digit that fills the frame": ([large(25)], 20, "5"),
-    "a number that is hardly likely": ([doubtful(0.25)], 60, ""),
-    "one on which frames agree": ([doubtful(0.35)], 8, "4711"),
+    "a digit that fills the frame, at its border": ([still("5", y=2, tall=400)], 20, ""),
+    "a digit that fills the frame": ([still("5", y=25, tall=400)], 20, "5"),
+    "a number that is hardly likely": ([still("4711", p=0.25, place=0.995)], 60, ""),
+    "one on which frames agree": ([still("4711", p=0.35, place=0.995)], 8, "4711"),
     "two parts of a number": ([still("471"), still("04", x=219)], 41, ""),
     "two numbers so near that they may be parts of one": ([still("471"), still("04", x=219)], 42, "04 471"),
     "a sign at the border": ([still("-4711", x=0)], 20, "-4711"),

@@ -23,10 +23,8 @@ from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
-from tests.live_support import MODEL, clip, frames_in, picture, save_video
-from tests.support import failing
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.live_support import LIVE, MODEL, clip, frames_in, picture, save_video
+from tests.support import failing, until
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +41,12 @@ def view(reader: Reader) -> View:
 
 
 @pytest.fixture
-def session(reader: Reader) -> Iterator[Session]:
-    session = Session(FrameSource(clip(("471", 12))), reader, Settings())
-    yield session
-    session.end_recording()
-
-
-@pytest.fixture
-def window(session: Session, view: View, tmp_path: Path) -> Window:
+def window(reader: Reader, view: View, tmp_path: Path) -> Iterator[Window]:
     """A window that has taken a view, and is not on any display."""
-    window = Window(session, tmp_path)
+    window = Window(Session(FrameSource([]), reader, Settings()), tmp_path)
     window.take(view)
-    return window
+    yield window
+    window.session.end_recording()
 
 
 def press(window: Window, *keys: int | str) -> bool:
@@ -111,7 +103,7 @@ def test_space_freezes_and_goes_on(window, view, reader):
 
 
 def test_s_saves_picture_and_record_and_r_records_until_it_is_pressed_again(
-    window, session, view, tmp_path, monkeypatch
+    window, view, tmp_path, monkeypatch
 ):
     for owner, name, error in ((cv2, "imencode", cv2.error("no")), (os, "fsync", OSError(28, "No room")),
                                (window, "folder", None)):  # fmt: skip
@@ -127,9 +119,9 @@ def test_s_saves_picture_and_record_and_r_records_until_it_is_pressed_again(
     assert (told["text"], told["agreed"], len(told["digits"])) == ("471", ["471"], 3)
     press(window, "r")
     for t in (0.0, 1.0):
-        session.recorder.write(draw(view), t)
+        window.session.recorder.write(draw(view), t)
     press(window, "r")
-    assert session.recorder is None
+    assert window.session.recorder is None
     assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 25
 
 
@@ -252,7 +244,6 @@ def test_without_a_display_no_window_is_tried(monkeypatch: pytest.MonkeyPatch) -
     assert live_window.display_trouble() == "there is no display"
 
 
-LIVE = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model", MODEL, "--device", "cpu"]
 CLOSE = """
 import ctypes, sys
 x = ctypes.CDLL("libX11.so.6")
@@ -275,19 +266,16 @@ def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
     save_video(tmp_path / "clip.avi", clip(("471", 400)))
 
     def window() -> str:
-        for _ in range(200):
-            words = ["xdotool", "search", "--name", f"^{TITLE}$"]
-            if found := subprocess.run(words, capture_output=True, text=True).stdout.split():
-                time.sleep(1)
-                return found[-1]
-            time.sleep(0.2)
-        pytest.fail("no window came")
+        words = ["xdotool", "search", "--name", f"^{TITLE}$"]
+        found = until(lambda: subprocess.run(words, capture_output=True, text=True).stdout.split())
+        time.sleep(1)
+        return found[-1]
 
     words = ["Xvfb", "-displayfd", "1", "-screen", "0", "1600x900x24"]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         monkeypatch.setenv("DISPLAY", f":{server.stdout.readline().strip()}")  # told once it takes windows
-        with subprocess.Popen(LIVE, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+        with subprocess.Popen([*LIVE, "clip.avi"], cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l", "q"):
                 subprocess.run(["xdotool", "key", "--window", number, key], check=True)
@@ -296,7 +284,9 @@ def test_every_key_and_closing_the_window_on_a_display(tmp_path, monkeypatch):
             assert run.stdout.read() == b"471\n"
         assert {path.suffix for path in tmp_path.glob("neocog-*")} == {".png", ".json", ".mp4"}
         assert frames_in(*tmp_path.glob("neocog-*.mp4")) >= 1
-        with subprocess.Popen([*LIVE, "--record", "a.mp4"], cwd=tmp_path, stderr=subprocess.PIPE) as run:
+        with subprocess.Popen(
+            [*LIVE, "clip.avi", "--record", "a.mp4"], cwd=tmp_path, stderr=subprocess.PIPE
+        ) as run:
             subprocess.run([sys.executable, "-c", CLOSE, window()], check=True)
             assert run.wait(20) == 0
             assert b"Traceback" not in run.stderr.read()

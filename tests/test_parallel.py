@@ -3,7 +3,6 @@
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,9 +16,8 @@ from neocog.network.parallel import ParallelMap, one_blas_thread
 @pytest.mark.parametrize("count", [0, 1, 2, 20])
 def test_every_part_once_in_order(threads: int, count: int) -> None:
     done: list[int] = []
-    assert ParallelMap(threads)(lambda i: done.append(i) or i * i, range(count)) == [
-        i * i for i in range(count)
-    ]
+    squares = ParallelMap(threads)(lambda i: done.append(i) or i * i, range(count))
+    assert squares == [i * i for i in range(count)]
     assert sorted(done) == list(range(count))
 
 
@@ -61,43 +59,29 @@ def test_what_no_thread_has_begun_holds_nothing() -> None:
     assert gone() is None
 
 
-@pytest.fixture
-def blas() -> Iterator[Callable[[], set[int]]]:
-    """Return what tells how many threads BLAS may use: two, until somebody changes it."""
-    pytest.importorskip("numpy")  # loads the BLAS
-    controller = ThreadpoolController().select(user_api="blas")
+def test_blas_has_its_threads_again_after_passes_that_overlap_and_after_errors() -> None:
+    blas = ThreadpoolController().select(user_api="blas")
 
     def threads() -> set[int]:  # of NumPy's; SciPy brings a BLAS of its own, which may come later
-        return {lib["num_threads"] for lib in controller.info() if "scipy.libs" not in lib["filepath"]}
+        return {lib["num_threads"] for lib in blas.info() if "scipy.libs" not in lib["filepath"]}
 
-    with controller.limit(limits=2):
-        if threads() != {2}:
-            pytest.skip("needs a BLAS that can be told how many threads it may use")
-        yield threads
-        assert threads() == {2}, "passes give them back"
-
-
-def test_blas_has_its_threads_again_after_passes_that_overlap(blas: Callable[[], set[int]]) -> None:
-    one, other = one_blas_thread(), one_blas_thread()
-    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
-        first.submit(one.__enter__).result()
-        second.submit(other.__enter__).result()
-        first.submit(one.__exit__, None, None, None).result()
-        assert blas() == {1}, "the second is still at work"
-        second.submit(other.__exit__, None, None, None).result()
-        assert blas() == {2}
-        with one_blas_thread():
-            assert blas() == {1}, "the threads that set it before live on"
-
-
-def test_blas_has_its_threads_again_after_many_passes_and_an_error(blas: Callable[[], set[int]]) -> None:
     def passes(_: int) -> None:
         for _ in range(200):
             with one_blas_thread(), one_blas_thread():
-                assert blas() == {1}
+                assert threads() == {1}
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(passes, range(4)))
-    assert blas() == {2}
-    with pytest.raises(IndexError), one_blas_thread():
-        raise IndexError
+    with blas.limit(limits=2), ThreadPoolExecutor(1) as first, ThreadPoolExecutor(4) as many:
+        if threads() != {2}:
+            pytest.skip("needs a BLAS that can be told how many threads it may use")
+        one, other = one_blas_thread(), one_blas_thread()
+        first.submit(one.__enter__).result()
+        other.__enter__()
+        first.submit(one.__exit__, None, None, None).result()
+        assert threads() == {1}, "the second is still at work"
+        other.__exit__(None, None, None)
+        assert threads() == {2}
+        list(many.map(passes, range(4)))  # the threads that set it before live on
+        assert threads() == {2}
+        with pytest.raises(IndexError), one_blas_thread():
+            raise IndexError
+        assert threads() == {2}

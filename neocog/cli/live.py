@@ -124,9 +124,9 @@ def _ended_by_signals() -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    ending = [one for name in names if (one := getattr(signal, name, None)) is not None]
-    ending = [one for one in ending if signal.getsignal(one) == signal.SIG_DFL]
+    ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has the first alone
+    main = threading.current_thread() is threading.main_thread()
+    ending = {one for one in ending if main and signal.getsignal(one) == signal.SIG_DFL}
     for one in ending:
         signal.signal(one, end)
     try:

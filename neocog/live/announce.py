@@ -7,7 +7,7 @@ comes, goes or is blurred), and until it has been read far more often than any o
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 
 from neocog.live.tracks import Track, core
@@ -69,17 +69,17 @@ class _Known:
     t: float
 
 
+@dataclass(slots=True)
 class Announcer:
     """Finds what is new; ``gone`` are numbers out of view for so long that they would be new again."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules()
-        self._known: list[_Known] = []
-        self.said: dict[int, _Known] = {}  # what was announced last of each line that is followed, by number
-        self._readings: list[tuple[float, int, str]] = []
-        self._began = 0.0  # what was in view before that is no doubt
-        self._before = 0.0  # when the last frame was
-        self.gone: tuple[str, ...] = ()
+    rules: Rules = Rules()
+    said: dict[int, _Known] = field(default_factory=dict)  # the last of each line that is followed, by number
+    gone: tuple[str, ...] = ()
+    _known: list[_Known] = field(default_factory=list)
+    _readings: list[tuple[float, int, str]] = field(default_factory=list)
+    _began: float = 0.0  # what was in view before that is no doubt
+    _before: float = 0.0  # when the last frame was
 
     def update(
         self, tracks: Sequence[Track], t: float, bounds: Box, *, allows: Callable[[str], bool] = bool
@@ -94,7 +94,7 @@ class Announcer:
         self.said = {number: known for number, known in self.said.items() if number in boxes}
         for track in tracks:
             x, y, wide, high = boxes[track.number]
-            for known in self._known if track.complete else ():  # its own, or one that was there just now
+            for known in self._known if track.steady else ():  # its own, or one that was there just now
                 left, top, w, h = known.box
                 off = max(abs(x + wide / 2 - left - w / 2), abs(y + high / 2 - top - h / 2))
                 here = known.number == track.number or (off <= _APART * high and t - known.t <= _LEFT)
@@ -114,7 +114,7 @@ class Announcer:
         for track in tracks:
             text, rules, last = track.text, self.rules, self.said.get(track.number)
             digits, p = core(text), track.confidence
-            if not track.complete or (last and core(last.text) == digits) or not allows(text):
+            if not track.steady or (last and core(last.text) == digits) or not allows(text):
                 continue
             sure = track.evidence >= rules.evidence
             likely = all(char.place >= 0.5 for char in track.chars if char.char.isdigit())

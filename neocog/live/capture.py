@@ -17,8 +17,6 @@ from neocog.vision.page import TURNS
 T = TypeVar("T")
 
 _FIRST_WAIT = 0.25  # seconds before a lost source is tried again
-_LONGEST_WAIT = 8.0  # the wait doubles up to this, also where a source is back for a moment only
-_STEADY = 10.0  # seconds after which a source that is back counts as back for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +164,15 @@ class Capture:
                 source.close()
 
     def _reopen(self, why: str) -> None:
-        """Open a lost source again, with longer and longer waits, or until told to stop."""
+        """Open a lost source again, with waits that double up to 8 seconds, or until told to stop."""
         if self._ending.is_set():
             return
         self._tell("lost", why)
         self._source.close()
-        if time.perf_counter() - self._back > _STEADY:
+        if time.perf_counter() - self._back > 10.0:  # it was back for good, not for a moment
             self._wait = _FIRST_WAIT
         while not self._ending.wait(self._wait):
-            self._wait = min(2 * self._wait, _LONGEST_WAIT)
+            self._wait = min(2 * self._wait, 8.0)
             with suppress(InputError, NothingToRead):
                 granted = self._source.open()
                 self._back = time.perf_counter()

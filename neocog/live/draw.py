@@ -26,13 +26,9 @@ _LINE = 22  # rows of a line of small text
 _BACK, _SHADE = 32, 0.65  # grey behind a text, and how far it covers the picture
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _GAP = 2  # pixels between two maps
-_LABEL = 18  # rows for a layer's name
-_TILE = {"U0": 65, "UG": 65, "US1": 44, "UC1": 44, "US2": 32, "UC2": 32, "US3": 22, "UC3": 22}
-_LAST_TILE = 14  # of US4
-_ROWS = 2  # of maps of one layer; of more planes the strongest are shown
+_TILE = {"U0": 65, "UG": 65, "US1": 44, "UC1": 44, "US2": 32, "UC2": 32, "US3": 22, "UC3": 22, "US4": 14}
 _WIDTH = 640
 _BAR = 56  # rows of the longest bar of UC4
-_CONTRAST = 48.0  # grey levels for one standard deviation of a window
 
 
 def header(height: int) -> int:
@@ -61,10 +57,9 @@ def draw(view: View, settings: Settings | None = None, *, recording: bool = Fals
         _write(frame, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
         if digit.char != REJECTED:
             _write(frame, f"{100 * digit.p:.0f}", (x, min(y + height + 14, high - 4)), 0.4, colour)
-    figures = (
-        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  dropped {run.dropped} of {run.frames + run.dropped}  "
-    )
-    figures = note or figures + "  ".join(f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms)
+    dropped = f"dropped {run.dropped} of {run.frames + run.dropped}"
+    stages = [f"{name} {run.ms[name]:.1f}" for name in _STAGES if name in run.ms]
+    figures = note or "  ".join([f"{run.fps:.1f} fps", f"age {run.age_ms:.0f} ms", dropped, *stages])
     width = cv2.getTextSize(figures, _FONT, 0.5, 1)[0][0]
     _write(out, figures, (8, _LINE - 6), 0.5 * min(1.0, (wide - 32) / width), WHITE)
     if recording:
@@ -106,7 +101,7 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
     """
     bands = []
     for name, response in maps.items():
-        label, top = np.zeros((_LABEL, _WIDTH, 3), np.uint8), max(float(response.max()), 1e-9)
+        label, top = np.zeros((18, _WIDTH, 3), np.uint8), max(float(response.max()), 1e-9)
         _write(label, f"{name}  {len(response)} planes", (4, 13), 0.42, WHITE)
         if response.ndim == 1:
             step = _WIDTH // max(len(response), 1)
@@ -118,9 +113,9 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
                 _write(bars, char, (k * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
             bands += [label, bars]
             continue
-        side = _TILE.get(name, _LAST_TILE)
+        side = _TILE.get(name, _TILE["US4"])
         across = max(1, (_WIDTH - _GAP) // (side + _GAP))
-        strongest = np.argsort(-response.max(axis=(1, 2)), kind="stable")[: _ROWS * across]
+        strongest = np.argsort(-response.max(axis=(1, 2)), kind="stable")[: 2 * across]  # in two rows
         band = np.zeros((-(-len(strongest) // across) * (side + _GAP), _WIDTH), np.uint8)
         for k, plane in enumerate(np.sort(strongest)):
             tile = cv2.resize(response[plane], (side, side), interpolation=cv2.INTER_AREA)
@@ -134,7 +129,7 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
 
 def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
-    grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
+    grey = np.clip(128 + 48 * normalised(seen.grey), 0, 255).astype(np.uint8)  # 48 for a standard deviation
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
     marks = seen.found[seen.found.scores >= LEAST]
     for box, score, kind in zip(marks.boxes.tolist(), marks.scores, marks.kinds, strict=True):

@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from neocog.reading.policy import Pattern
     from neocog.reading.reader import Reader
 
-_LAYERS_EVERY = 0.1  # seconds between two looks at the layers
-_TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
-_MOST_THREADS = 4  # of the finder's network; more hardly make it faster
-_LATELY = 64  # frames that the rate and the median age are taken from
-_SMOOTH = 0.1  # weight of the newest in a running mean
-
 Maps = dict[str, NDArray[np.float32]]
 
 
@@ -133,9 +127,9 @@ class Pipeline:
         self._limits.callback(sys.setswitchinterval, sys.getswitchinterval())
         self._limits.callback(cv2.setNumThreads, cv2.getNumThreads())
         try:
-            sys.setswitchinterval(_TURN)
-            # the finder on a CPU needs OpenCV's threads; beside a GPU no call of it is large enough
-            cv2.setNumThreads(min(_MOST_THREADS, cores()) if self._slow else 1)
+            sys.setswitchinterval(0.0005)  # at Python's 0.005 s five waits for the GIL take a frame 25 ms
+            # the finder on a CPU is hardly faster with more threads; beside a GPU no call is large enough
+            cv2.setNumThreads(min(4, cores()) if self._slow else 1)
             pixels = np.full((480, 640, 3), 200, np.uint8)  # so that no frame waits for what is loaded
             pixels[200:260, 300:308] = 40
             self._frame_reader.recognise(self._frame_reader.find(Frame(0, pixels, 0.0, 0.0)))
@@ -177,11 +171,11 @@ class Pipeline:
 
     def note(self, stage: str, ms: float) -> None:
         before = self._ms.get(stage, ms)
-        self._ms[stage] = before + _SMOOTH * (ms - before)
+        self._ms[stage] = before + 0.1 * (ms - before)  # a running mean
 
     def _read(self, found: Iterator[FrameReading]) -> Iterator[View]:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
-        lately: deque[tuple[float, float]] = deque(maxlen=_LATELY)  # ends and ages of frames
+        lately: deque[tuple[float, float]] = deque(maxlen=64)  # ends and ages of frames
         epoch, maps, looked = 0, None, 0.0
         for seen in map(self._frame_reader.recognise, found):
             frame, start = seen.frame, time.perf_counter()
@@ -203,7 +197,7 @@ class Pipeline:
             self.measures = Measures(count, dropped, fps, middle, dict(self._ms))
             if not self.layers:
                 maps = None
-            elif end - looked > _LAYERS_EVERY:
+            elif end - looked > 0.1:  # seconds: to look takes time
                 maps, looked = responses(self.reader, seen) or maps, end
             known = [announcer.said.get(track.number) for track in tracks]
             said = tuple(one.text if one else None for one in known)

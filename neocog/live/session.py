@@ -30,12 +30,8 @@ from neocog.text import tell, to_json
 if TYPE_CHECKING:
     from neocog.reading.reader import Reader
 
-_WAIT, _WAIT_HEADLESS = 0.02, 0.25  # seconds that the loop waits for a view before it looks at the keys again
-_RECORD_FPS, _MOST_RECORD_FPS = 30.0, 60.0  # of a recording: where the source does not say, and at most
 _BEGINS = b'{"schema":'  # a record of ours
-_RESERVE = 32 * 2**20  # bytes that are left free on the disk: the table of a video is written at its end
 _CODES = {".mp4": "mp4v", ".m4v": "mp4v", ".mov": "mp4v", ".avi": "MJPG", ".mkv": "mp4v"}
-_LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the video
 
 
 class LineFile(AppendFile):
@@ -89,7 +85,7 @@ class Recorder:
 
     def write(self, pixels: Pixels, t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, at ``t`` seconds; InputError if the disk is full."""
-        if shutil.disk_usage(self.path.parent).free < _RESERVE:
+        if shutil.disk_usage(self.path.parent).free < 2**25:  # a video's table is written at its end
             self.close()
             raise InputError(f"{self.path}: the disk is full; the recording so far is valid")
         high, wide = pixels.shape[:2] if self._last is None else self._last.shape[:2]
@@ -102,12 +98,12 @@ class Recorder:
         if pixels.shape[:2] != (high, wide):  # the largest that fits, in the middle of a black one
             scale = min(high / pixels.shape[0], wide / pixels.shape[1])
             h, w = (max(1, round(scale * side)) for side in pixels.shape[:2])
-            whole = np.zeros((high, wide, 3), np.uint8)
-            whole[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = cv2.resize(
-                pixels, (w, h), interpolation=cv2.INTER_AREA
+            small, pixels = (
+                cv2.resize(pixels, (w, h), interpolation=cv2.INTER_AREA),
+                np.zeros_like(self._last),
             )
-            pixels = whole
-        self._first += max(t - self._newest - _LONGEST, 0.0)
+            pixels[(high - h) // 2 :, (wide - w) // 2 :][:h, :w] = small
+        self._first += max(t - self._newest - 10.0, 0.0)  # a longer gap is left out
         for left in reversed(range(round((t - self._first) * self.fps) + 1 - self.written)):
             self._video.write(self._last if left and self._last is not None else pixels)
             self.written += 1
@@ -166,7 +162,7 @@ class Session:
                 with self.pipeline:
                     while True:
                         try:
-                            view = self.pipeline.next(_WAIT if window else _WAIT_HEADLESS)
+                            view = self.pipeline.next(0.02 if window else 0.25)  # seconds until the next key
                         except StopIteration:
                             break
                         self._tell_notices()
@@ -224,8 +220,7 @@ class Session:
         start = time.perf_counter()
         if recorder := self.recorder:
             if recorder.written == 0:  # before its first frame a source may not know its rate
-                rate = self.settings.replay_fps or self.source.fps or _RECORD_FPS
-                recorder.fps = min(rate, _MOST_RECORD_FPS)
+                recorder.fps = min(self.settings.replay_fps or self.source.fps or recorder.fps, 60.0)
             if not self._try(recorder.write, draw(view, self.settings), view.frame.t):
                 self.end_recording()
         if self.window is not None:

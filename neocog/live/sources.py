@@ -24,10 +24,7 @@ from neocog.vision.decode import decode, kind_of
 
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
 
-_FOLDER_FPS = 25.0  # of the pictures of a folder, unless another rate is asked for
-_MOST = 8  # numbers that are tried where the system does not list its cameras
 _PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
-_FIRST = 60  # frames that a camera may fail to give at first
 _LINUX = sys.platform.startswith("linux")
 _TRY = (
     "import sys; from neocog.live.sources import CameraSource; print(CameraSource(int(sys.argv[1])).open())"
@@ -64,7 +61,7 @@ class FrameSource(Source):
     name = "<frames>"
 
     def __init__(self, frames: Frames, *, fps: float | None = None) -> None:
-        self.fps: float = fps or _FOLDER_FPS
+        self.fps: float = fps or 25.0
         self._frames = frames
         self._rest: Iterator[NDArray[Any]] = iter(())
 
@@ -146,7 +143,7 @@ class Camera:
 def listed(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
     """Numbers and names that may be cameras: those that Linux lists, elsewhere eight numbers."""
     if not _LINUX:
-        return [(number, "") for number in range(_MOST)]
+        return [(number, "") for number in range(8)]
     found = []
     for node in root.glob("video[0-9]*"):
         name = ""
@@ -191,7 +188,11 @@ class CameraSource(Source):
 
     def open(self) -> str:
         """Open it, wait for its first frame, and say what it granted."""
-        self._check_node()
+        node = f"/dev/video{self._which}"  # say at once what opening would only fail on
+        if _LINUX and not os.path.exists(node):
+            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
         self._video = video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
         sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         if video.isOpened():
@@ -200,7 +201,7 @@ class CameraSource(Source):
                 video.set(what, value)
             video.set(cv2.CAP_PROP_FPS, self._rate)
             video.set(cv2.CAP_PROP_BUFFERSIZE, 2)
-            self._waiting = any(video.grab() for _ in range(_FIRST))
+            self._waiting = any(video.grab() for _ in range(60))  # it may fail at first
         if not self._waiting:
             self.close()
             raise InputError(f"{self.name}: exists but gives no picture; another program may be using it")
@@ -210,14 +211,6 @@ class CameraSource(Source):
         form = letters.decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
-
-    def _check_node(self) -> None:
-        """Say at once what opening would only fail on."""
-        node = f"/dev/video{self._which}"
-        if _LINUX and not os.path.exists(node):
-            raise NothingToRead(f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras")
-        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
-            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 
     def read(self) -> Pixels:
         if not (self._waiting or self._video.grab()):

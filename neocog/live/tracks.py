@@ -6,9 +6,9 @@ their distances from where it leads, in heights of a digit, and more where anoth
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import exp, hypot, inf, log
 from statistics import fmean, median, mode
@@ -111,18 +111,13 @@ class Track:
     number: int  # tells it from other lines
     chars: Row = ()  # of the newest frame that alone read what is chosen, moved on with the line
     step: tuple[float, float] = (0.0, 0.0)  # columns and rows by which it moved between the last two frames
-    steady: int = 0  # frames for which its text has been complete and the same
+    steady: int = 0  # frames for which its text has been the same, and no character more about to come
     read: str = ""  # what the newest frame alone read, its `core`; empty if it did not see the line
     reads: int = 0  # how often it was read in all
     votes: tuple[Vote, ...] = ()  # the last n, newest last
     seen: tuple[bool, ...] = ()  # whether the last n frames saw it
     text: str = ""  # what they choose; empty while too few saw the line
     confidence: float = 0.0  # its probability
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is a text, and no character more is about to come."""
-        return bool(self.text) and len(self.read) <= len(core(self.text))
 
     @property
     def box(self) -> Box:
@@ -144,13 +139,13 @@ def _log_odds(p: float, surest: float) -> float:
     return log(p / (1 - p))
 
 
+@dataclass(slots=True)
 class Tracker:
     """Follows all lines of a source; ``agreement`` says when frames agree."""
 
-    def __init__(self, agreement: Agreement) -> None:
-        self.agreement = agreement
-        self.tracks: tuple[Track, ...] = ()  # from top to bottom
-        self._numbers = count()
+    agreement: Agreement
+    tracks: tuple[Track, ...] = ()  # from top to bottom
+    _numbers: Iterator[int] = field(default_factory=count)
 
     def update(self, votes: Sequence[Vote]) -> tuple[Track, ...]:
         """Take what one frame says of its lines; return those that are followed, from top to bottom."""
@@ -180,10 +175,9 @@ class Tracker:
             read = vote.leading[0] if vote else ""
             kept = vote is None or (text and read != core(text) == core(track.text))
             chars = moved(track.chars, *step) if kept or vote is None else vote.chars
-            after = Track(track.number, chars, step, 0, read, track.reads + new, said, seen, text, p)
-            if after.complete:
-                same = track.complete and core(track.text) == core(text)
-                after = replace(after, steady=track.steady + 1 if same else 1)
+            steady = track.steady if core(track.text) == core(text) else 0
+            steady = steady + 1 if text and len(read) <= len(core(text)) else 0
+            after = Track(track.number, chars, step, steady, read, track.reads + new, said, seen, text, p)
             if any(seen):
                 alive.append(after)
         self.tracks = tuple(sorted(alive, key=lambda track: (track.chars[0].box[1], track.number)))

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -37,7 +38,6 @@ SILENCE = 2.0
 
 _LONGEST = 10.0  # seconds that a frame of a file may take
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
-_USUAL_FPS = 25.0  # of a video file that does not say
 
 # what holds its pictures itself; lists of other files (hls, dash, concat, image2) do not
 _ONLY = (
@@ -54,10 +54,8 @@ MAX_PIXELS = 2**25
 """Pixels of a frame (7680 x 4320 are 33.2 million); a larger one is refused by its header."""
 
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from there
-_THREADS = 4  # of FFmpeg; each keeps a frame more
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "no data arrived in time"
-_MORE = 5.0  # seconds beyond the time of two frames after which FFmpeg hangs
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -118,7 +116,7 @@ class VideoFile(Source):
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
         jpegs = self._asked.get("jpegs")  # MJPEG does not say; FFmpeg says 25
         known = 0 < answer["fps"] < 1000 and not jpegs
-        self.fps = answer["fps"] if known else None if self.live else _USUAL_FPS
+        self.fps = answer["fps"] if known else None if self.live else 25.0
         return "{}x{}, {}".format(*answer["size"], self._how or f"{self.fps:g} frames a second")
 
     def read(self) -> Pixels | None:
@@ -196,6 +194,7 @@ def _why(answer: dict[str, Any]) -> str:
     return f" ({why})" if why else ""
 
 
+@dataclass
 class Player:
     """Gives the pictures of an address; of FFmpeg's ``options`` the first that give one are taken.
 
@@ -204,19 +203,19 @@ class Player:
     returns what FFmpeg said lately.
     """
 
-    def __init__(
-        self, words: Callable[[], list[str]], *, address: str, options: list[str], silence: float,
-        newest: bool = False, jpegs: bool = False,
-    ) -> None:  # fmt: skip
-        self._words, self._address, self._options = words, address, options
-        self._silence, self._newest, self._jpegs = silence, newest, jpegs
-        self._video: Any = None
-        self._arrived = 0.0
-        self._why = ""  # no picture comes
+    words: Callable[[], list[str]]
+    address: str
+    options: list[str]
+    silence: float
+    newest: bool = False
+    jpegs: bool = False
+    _video: Any = None
+    _arrived: float = 0.0
+    _why: str = ""  # no picture comes
 
     def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
         """Give a picture whenever one is wanted, until it ends."""
-        limit = 2 * self._silence + _MORE
+        limit = 2 * self.silence + 5.0  # seconds after which FFmpeg hangs
         end_after(limit)
         pixels = self._open()
         end_after(0)
@@ -224,7 +223,7 @@ class Player:
             say(size=pixels.shape[1::-1], fps=self._video.get(cv2.CAP_PROP_FPS))
         there = True  # the first picture came when it was opened
         while pixels is not None:
-            if not self._newest:
+            if not self.newest:
                 wanted.wait()
             end_after(limit)
             if not (there or self._grab()):
@@ -241,27 +240,26 @@ class Player:
 
     def _open(self) -> Any:
         """Return the first picture, None if there is none."""
-        self._address.encode()  # UnicodeError: OpenCV would end the process
-        settings = [
-            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self._silence), cv2.CAP_PROP_N_THREADS, _THREADS),
-            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self._silence)),
-            *((cv2.CAP_PROP_FORMAT, -1) if self._jpegs else ()),
+        self.address.encode()  # UnicodeError: OpenCV would end the process
+        settings = [  # each of four threads keeps a frame more
+            *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * self.silence), cv2.CAP_PROP_N_THREADS, 4),
+            *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * self.silence)),
+            *((cv2.CAP_PROP_FORMAT, -1) if self.jpegs else ()),
         ]
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         own, start, said = os.environ.get(_OPTIONS), time.monotonic(), ""
-        for options in self._options:
+        for options in self.options:
             os.environ[_OPTIONS] = f"{options}|{own}" if own else options
-            self._video = video = cv2.VideoCapture(self._address, cv2.CAP_FFMPEG, settings)
+            self._video = video = cv2.VideoCapture(self.address, cv2.CAP_FFMPEG, settings)
             if video.isOpened():
-                width, height = (
-                    int(video.get(side)) for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
-                )
-                if not self._jpegs and width * height > MAX_PIXELS:
+                width, height = (int(video.get(side)) for side in sides)
+                if not self.jpegs and width * height > MAX_PIXELS:
                     self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
                     return None
                 if self._grab() and (pixels := self._picture()) is not None:
                     return pixels
-            said = said or self._why or next(iter(self._words()), "")
-            if time.monotonic() - start >= self._silence:
+            said = said or self._why or next(iter(self.words()), "")
+            if time.monotonic() - start >= self.silence:
                 said = self._why or _LATE
                 break
         self._why = said
@@ -272,9 +270,9 @@ class Player:
         if self._video.grab():
             self._arrived = time.perf_counter()
             return True
-        if time.monotonic() - start >= self._silence:
+        if time.monotonic() - start >= self.silence:
             self._why = _LATE
-        elif any("memory" in words for words in self._words()):
+        elif any("memory" in words for words in self.words()):
             self._why = _LARGE
         return False
 
@@ -283,7 +281,7 @@ class Player:
         start = time.monotonic()
         while True:
             done, pixels = self._video.retrieve()
-            if done and pixels is not None and self._jpegs:
+            if done and pixels is not None and self.jpegs:
                 try:
                     check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
                     pixels = cv2.imdecode(pixels, cv2.IMREAD_COLOR)
@@ -292,7 +290,7 @@ class Player:
             if done and pixels is not None:
                 self._why = ""
                 return pixels
-            if time.monotonic() - start >= self._silence or not self._grab():
+            if time.monotonic() - start >= self.silence or not self._grab():
                 return None
 
 

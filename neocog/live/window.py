@@ -24,10 +24,6 @@ from neocog.text import to_json
 TITLE = "neocog"
 
 _ESCAPES = (27, 0xFF1B)  # the second as X names it
-_ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
-_CLICK = 12  # pixels; a drag that is shorter is a click
-_NOTE = 2.0  # seconds that a note is shown
-_LONGEST = 20.0  # seconds that a window may take to open
 _KEYS = (
     "q, Esc\tend", "space\tfreeze the picture", "s\tsave picture and reading", "r\trecord, end recording",
     "b\twhat the finder sees", "l\tthe layers' responses", "mouse\tdrag: read that region; click: all",
@@ -89,7 +85,7 @@ class Window:
     def press(self, key: int) -> bool:
         """Do what a key asks for; False when it ends the run."""
         code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
-        char = chr(code).lower() if code <= _ASCII else ""
+        char = chr(code).lower() if code < 0x80 else ""  # arrows: some have a letter's code as last byte
         match char:
             case " ":
                 self.frozen = not self.frozen
@@ -118,7 +114,7 @@ class Window:
             return
         (left, top), self._corner, roi = self._corner, None, None
         wide, tall, told = abs(x - left), abs(y - top), "the whole picture is read"
-        if max(wide, tall) >= _CLICK and self._view is not None:
+        if max(wide, tall) >= 12 and self._view is not None:  # a shorter drag is a click
             size = self._view.frame.size
             first, last = (max(v - header(size[1]), 0) for v in sorted((y, top)))  # from the header on, too
             roi = Roi(min(x, left), first, max(wide, 1), max(last - first, 1))
@@ -131,7 +127,7 @@ class Window:
         self.note, self._noted = text, time.monotonic()
 
     def _composed(self, view: View) -> Picture:
-        note = self.note if time.monotonic() - self._noted < _NOTE else ""
+        note = self.note if time.monotonic() - self._noted < 2.0 else ""
         note = note or ("frozen: space continues" if self.frozen else "")
         picture = draw(view, self.session.settings, recording=self.session.recorder is not None, note=note)
         if self._corner:
@@ -186,7 +182,7 @@ def display_trouble() -> str | None:
     if not has_windows():
         return "this OpenCV cannot open windows (opencv-python can, opencv-python-headless cannot)"
     try:
-        run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=_LONGEST)
+        run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=20.0)
     except subprocess.TimeoutExpired:
         return "the display does not answer"
     return None if run.returncode == 0 else "the display cannot be used"
