@@ -184,16 +184,16 @@ def test_what_moves_ink_moves_it_by_its_amount():
             assert np.hypot(*(middle(other) - middle(one))) == pytest.approx(strength, abs=0.1)
     np.testing.assert_allclose(corrupt(DIGITS, "rotation", 3).sum((1, 2)), DIGITS.sum((1, 2)), rtol=0.05)
     ink = DIGITS.astype(np.float32)
-    turned = CORRUPTIONS["rotation"].change(ink, 90.0, np.random.default_rng(0))
+    turned = CORRUPTIONS["rotation"][1](ink, 90.0, np.random.default_rng(0))
     both = np.stack([np.rot90(ink, 1, (1, 2)), np.rot90(ink, -1, (1, 2))])
     assert (np.abs(turned - both).max(axis=(2, 3)).min(axis=0) < 0.01).all()
-    factor = CORRUPTIONS["scale"].amounts[1]
+    factor = CORRUPTIONS["scale"][0][1]
     share = corrupt(DIGITS, "scale", 2).sum((1, 2)) / DIGITS.sum((1, 2))
     assert np.minimum(abs(share - factor**2), abs(share - factor**-2)).max() < 0.1
 
 
 def test_what_hides_ink_and_paper():
-    for strength, side in enumerate(CORRUPTIONS["occlusion"].amounts, 1):
+    for strength, side in enumerate(CORRUPTIONS["occlusion"][0], 1):
         paper = corrupt(np.full((30, 28, 28), 255, np.uint8), "occlusion", strength) == 0
         assert paper.sum((1, 2)).max() == side**2
     assert corrupt(DIGITS, "contrast", 5).max() == round(255 * 0.15)

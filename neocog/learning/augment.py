@@ -157,13 +157,11 @@ def _interpolation(count: int, mode: str, align_corners: bool, device: Tensor) -
     return lines[:, 0, 0].T.contiguous().to(device)
 
 
-Rng = np.random.Generator
-
-
-def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng) -> tuple[Tensor, NDArray[np.int64]]:
+def warped(
+    x: Tensor, widths: NDArray[np.int64], columns: int, rng: np.random.Generator
+) -> tuple[Tensor, NDArray[np.int64]]:
     """Strips of any rows, of other size, slant and waves: (B, 1, 48, columns), and their widths."""
-    count, device = len(x), x.device
-    high, wide = x.shape[2:]
+    (count, _, high, wide), device = x.shape, x.device
     scale = ROWS / high
 
     def normal(spread: float) -> Tensor:
