@@ -66,9 +66,7 @@ class PictureScore:
             parts = own_parts(written.replace("\n", " "), words)
             missed = not some and bool(written)
             p += [0.0] * missed + [0.0 if "?" in own.text else own.p for own in some]
-            right += [False] * missed + [
-                bare(one) == bare(own) for one, own in zip(words, parts, strict=True)
-            ]
+            right += [False] * missed + [bare(a) == bare(b) for a, b in zip(words, parts, strict=True)]
         return Confidence(np.array(p, np.float64), np.array(right, np.bool_))
 
     @property
