@@ -6,11 +6,11 @@ each fills. The same state of the generators gives the same pictures on one kind
 """
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from neocog.learning.settings import Augmentation
@@ -18,7 +18,6 @@ from neocog.network.lines import ROWS
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN
 
-Tensor = Any
 _EACH = (slice(None), None, None, None)  # a number for each digit beside its pixels, (B, 1, 1, 1)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
@@ -28,7 +29,6 @@ from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
 
-Tensor = Any
 Figures = dict[str, float]
 
 # rates of the kinds of parameters, as shares of the rate
@@ -126,7 +126,7 @@ class Finetuner:
         file = None if folder is None else Path(folder) / "checkpoint.safetensors"
         self._run = Run(file, origin, networks, self._optimizer, **first)
         self.position, self.curves = self._run.state, self._run.state.curves
-        self._kept = self._run.others.get("kept") or _state(self.mean)
+        self._kept = self._run.others.get("kept") or copy.deepcopy(self.mean.state_dict())
 
     def run(self) -> Model:
         """Learn to the end and return the model; of a finished run, return its model."""
@@ -213,7 +213,7 @@ class Finetuner:
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
             place.kept_accuracy, place.kept_loss = accuracy, loss
-            self._kept = _state(self.mean)
+            self._kept = copy.deepcopy(self.mean.state_dict())
         self._report(figures)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -224,10 +224,6 @@ class Finetuner:
 
 def _tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
-
-
-def _state(network: Any) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
 def _accuracy(scores: NDArray[np.float32], validation: Mix) -> float:

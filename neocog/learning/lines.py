@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
@@ -36,7 +36,6 @@ from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import REJECT
 from neocog.text import edit_distance
 
-Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])

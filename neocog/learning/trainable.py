@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel
 from neocog.network.u0 import enlarging_matrix
-
-Tensor = Any
 
 _STEEPEST = 1e-4  # below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50
 _SILENT = 1e-10  # of v^2: windows that see a stroke start near 1e-4
@@ -184,7 +182,7 @@ class Layers(nn.Module):  # type: ignore[misc]
 
     def learned(self, model: Model, **more: Any) -> Model:
         """A model with these layers as they are now."""
-        blurs = tuple(np.asarray(np.outer(*double(c.profiles)), np.float32) for c in self.c)
+        blurs: Any = tuple(np.asarray(np.outer(*double(c.profiles)), np.float32) for c in self.c)
         return replace(model, s=tuple(s.weights() for s in self.s), blurs=blurs, **more)
 
 

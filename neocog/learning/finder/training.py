@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from neocog.errors import ModelError
 from neocog.learning.checkpoint import Run, RunningMean, worded
@@ -26,8 +27,6 @@ from neocog.learning.drawing.page import Page, compared, draw_pages, prepare, wr
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, Targets, loss, normalised, targets
 from neocog.vision.finder import FinderSettings, decode, merged
 from neocog.vision.finder_model import load_finder
-
-Tensor = Any
 
 Told = tuple[Tensor, Tensor]  #: loss of a batch, and how wrong each of its pages is
 
