@@ -39,16 +39,14 @@ def test_confusion_and_accuracy_where_no_answer_is_never_right():
     assert confusion[:, NO_ANSWER].tolist() == [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
 
 
-def test_picture_score():
-    readings = (PageReading("a", text="12\n34"), PageReading("b", text="5?7"),
-                PageReading("c", error="empty"), PageReading("d", error="empty"))  # fmt: skip
-    score = PictureScore(readings, ("1234", "567", "89", ""), 2.0)
-    assert (score.distances, score.failures) == ((0, 1, 2, 0), ["c: empty", "d: empty"])
-    facts = {"n": 4, "n_digits": 9, "cer": round(3 / 9, 6), "exact": 0.25, "seconds": 2.0}
-    assert score.to_dict() == facts
-    wrong = [("b", "567", "5?7", None), ("c", "89", "", "empty"), ("d", "", "", "empty")]
-    assert [tuple(row.values()) for row in score.wrong] == wrong
-    assert PictureScore(readings[:2], ("", ""), 1.0).to_dict()["cer"] is None
+def test_a_picture_that_was_not_read_is_a_mistake_and_a_line_end_none():
+    readings = PageReading("a", text="12\n34"), PageReading("b", text="5?7"), PageReading("c", error="empty")
+    score = PictureScore(readings, ("1234", "567", ""), 2.0)
+    assert (score.distances, score.failures) == ((0, 1, 0), ["c: empty"])
+    shares = {"cer": round(1 / 7, 6), "exact": round(1 / 3, 6)}
+    assert score.to_dict() == {"n": 3, "n_digits": 7, **shares, "seconds": 2.0}
+    assert [tuple(row.values()) for row in score.wrong] == [("b", "567", "5?7", None), ("c", "", "", "empty")]
+    assert PictureScore(readings[:1], ("",), 1.0).to_dict()["cer"] is None
 
 
 def test_risk_of_numbers_by_their_p():

@@ -10,7 +10,7 @@ from PIL import Image
 
 from neocog import Reader, explain
 from neocog.errors import InputError, NothingToRead, UsageError
-from neocog.evaluation.explain import LAYERS, explain_digit, explain_line, explain_text, split
+from neocog.evaluation.explain import LAYERS, explain_digit, explain_line, explain_text
 from neocog.network import ctc, reference
 from neocog.network.engine import Engine
 from neocog.network.line_engine import LineEngine
@@ -21,17 +21,6 @@ from neocog.reading.numbers import TextLine
 from neocog.reading.records import DigitReading, NumberReading
 from tests.support import digits_of, page, refused, run, save_page, tiny_lines, tiny_model
 from tests.test_line_engine import written
-
-
-def test_pieces_are_all_of_the_responses_once():
-    u = Engine(tiny_model()).maps(u0_from_digits(digits_of("4")))["US2"][0].transpose(1, 2, 0)
-    left = u.copy()
-    for cells in split(u):
-        assert left[cells].all()
-        left[cells] = 0
-        assert u[cells][0] == u[cells].max() > 0
-        assert np.ptp(cells[0]) <= 4
-    assert not left.any()
 
 
 def test_what_is_named_is_what_the_equations_say_and_with_what_it_lacked_the_runner_up_wins():
@@ -47,7 +36,7 @@ def test_what_is_named_is_what_the_equations_say_and_with_what_it_lacked_the_run
         u[0, piece.plane, top : piece.row + 3, first : piece.column + 3] = 0
         us4 = reference.layer("US4", reference.layer("UC3", u, model), model)
         score = reference.strongest_of_label(us4, model.labels)[0]
-        assert score[1] / maps["UC4"][0, 1, 0, 0] == pytest.approx(piece.left, abs=0.01)
+        assert score[1] / maps["UC4"][0, 1, 0, 0] == pytest.approx(piece.left, abs=1e-3)
         assert (piece.answer, piece.left <= left) == (score.argmax(), True)
         left = piece.left
     assert min(heat.min() for heat in found.heat.values()) >= 0

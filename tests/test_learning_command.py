@@ -115,20 +115,15 @@ def test_a_folder_goes_on_with_the_start_that_it_holds(data, first, tmp_path):
     assert_refused(other, "not a new start; give")
 
 
-@pytest.mark.parametrize(("words", "message", "of_its_start"), [
-    ("--limit 40", "learned_from 40 (", True),
-    ("--seed 1", "options (seed 0, not seed 1)", True),
-    ("--epochs 2", "options (epochs 1.0, not epochs 2.0)", False),
-    ("--planes 5/6/10", "not recipe limits [5, 6]", True),
-    ("--reject 2", "options (reject 1, not reject 2)", True),
+@pytest.mark.parametrize(("words", "message"), [
+    ("--limit 40", "learned_from 40 ("), ("--seed 1", "options (seed 0, not seed 1)"),
+    ("--planes 5/6/10", "not recipe limits [5, 6]"), ("--reject 2", "options (reject 1, not reject 2)"),
+    ("--epochs 2", "options (epochs 1.0, not epochs 2.0)"),
 ])  # fmt: skip
-def test_a_folder_of_another_run_is_refused(data, first, tmp_path, words, message, of_its_start):
-    (alone := tmp_path / "run").mkdir()  # of a run that was stopped when it had its start alone
-    (alone / "start.safetensors").write_bytes((first[2] / "start.safetensors").read_bytes())
-    for folder in (first[2], alone)[: 1 + of_its_start]:
-        result = train(data, tmp_path / "m.safetensors", *NEW, *words.split(), "--checkpoints", folder)
-        assert_refused(result, message)
-        assert not (tmp_path / "m.safetensors").exists()
+def test_a_folder_of_another_run_is_refused(data, first, tmp_path, words, message):
+    result = train(data, tmp_path / "m.safetensors", *NEW, *words.split(), "--checkpoints", first[2])
+    assert_refused(result, message)
+    assert not (tmp_path / "m.safetensors").exists()
 
 
 def test_a_start_that_is_refused_is_not_kept(data, tmp_path):
