@@ -104,7 +104,7 @@ def answer_digits(
         parts.append(of_lone_digits(found, engine.model))
         if progress:
             progress(min(first + _CHUNK, len(images)), len(images))
-    return Answers.join(parts) if parts else Answers.none()
+    return Answers.join(parts)
 
 
 def confusion_of(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -170,10 +170,8 @@ class Planes:
 
 def windows_of(u: Array, kernel: int) -> Array:
     """View (H, W, K') as what each cell sees of it, (H', W', kernel, kernel, K'); stride 1."""
-    (high, wide, planes), (y, x, plane) = u.shape, u.strides
-    shape = (high - kernel + 1, wide - kernel + 1, kernel, kernel, planes)
-    strides = (y, x, y, x, plane)
-    return array_module(u).lib.stride_tricks.as_strided(u, shape, strides)
+    view = array_module(u).lib.stride_tricks.sliding_window_view(u, (kernel, kernel), axis=(0, 1))
+    return view.transpose(0, 1, 3, 4, 2)
 
 
 def veto(planes: Array) -> Array:
