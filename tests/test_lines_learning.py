@@ -12,7 +12,7 @@ from neocog.network.ctc import BLANK, best_path
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
 from neocog.vision.strips import ink_of
-from tests.support import digit_strip, tiny_lines, tiny_model
+from tests.support import digit_strip, tiny_lines
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
@@ -81,27 +81,26 @@ def test_strips_are_those_of_the_reader():
 def begun(hands_dir, folder, tell=str, **others):
     settings = lines.LineTraining(**TINY | others)
     torch.manual_seed(settings.seed)
-    net = lines.LineNetwork(tiny_model(), inner=8)
-    if settings.held:
-        net = lines.LineNetwork(tiny_lines().digits, inner=12)
-        net.take(tiny_lines())
+    net = lines.LineNetwork(tiny_lines().digits, inner=12)
+    net.take(tiny_lines())
     return lines.LineRun(net, hands_dir, folder, settings, workers=1, tell=tell)
 
 
 def test_a_run_is_held_to_what_its_start_reads(hands_dir, model, tmp_path, monkeypatch):
     drawn = by_width(drawn_lines(load_hands(hands_dir), 60, seed=1))
-    one, losses = begun(hands_dir, tmp_path, held=5.0, rate=0.5), {}
+    one = begun(hands_dir, tmp_path, held=5.0, rate=0.5)
     one.network.head[6].p = 0.0
     one.network.normalise(one._batch(drawn)[0])
     start, before = one.begun, deepcopy([one.network.state_dict(), one.optimiser.state_dict()])
-    for one.begun, read in ((None, 0.0), (start, 0.0), (start, 1e9)):  # of no line, none, all
+
+    def losses(begun, read):
         monkeypatch.setattr(lines, "_READ", read)
+        one.begun = begun
         one.network.load_state_dict(before[0])
         one.optimiser.load_state_dict(before[1])
-        own = losses[one.begun is start, read] = list[float]()
-        for one.step in range(2):
-            own.append(float(one._learn_from(drawn)))
-    free, none, held = losses[False, 0.0], losses[True, 0.0], losses[True, 1e9]
+        return [float(one._learn_from(drawn)) for one.step in range(2)]
+
+    free, none, held = losses(None, 0.0), losses(start, 0.0), losses(start, 1e9)  # of no line, none, all
     assert none == pytest.approx(free, abs=1e-5)
     assert held[0] == pytest.approx(free[0], abs=1e-3)
     assert held[1] > free[1] + 0.05

@@ -88,28 +88,21 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path, monkeypatch):
         freeze.fonts(tmp_path)
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder of data; the one that commands run in has folders called as models are."""
-    for name in ("data", "run/neocog", "run/models", "run/data"):
+def test_a_result_file_holds_the_command_and_of_places_only_that_of_the_data_by_a_name(tmp_path, monkeypatch):
+    for name in ("data", "run/neocog", "run/models", "run/data"):  # folders called as models are
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "run")
-    return str(tmp_path / "data")
-
-
-@pytest.mark.parametrize(("typed", "told"), [
-    ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
-    ("--models models {data} neocog", "--models models DATA neocog"), ("--gpu {data}", "--gpu DATA"),
-    ("../data neocog", "DATA neocog"),
-    ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
-    ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
-])  # fmt: skip
-def test_only_the_folder_of_data_is_called_data(place, typed, told):
-    assert without_places(typed.format(data=place).split()) == told.split()
-
-
-def test_a_result_file_holds_the_command(place, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["/a/experiments/accuracy/reject.py", place, "neocog", "-o", "a.json"])
+    data = tmp_path / "data"
+    for typed, told in (
+        (f"{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
+        (f"--models models {data} neocog", "--models models DATA neocog"), (f"--gpu {data}", "--gpu DATA"),
+        ("../data neocog", "DATA neocog"),
+        (f"{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
+        (f"{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
+    ):  # fmt: skip
+        assert without_places(typed.split()) == told.split()
+    words = ["/a/experiments/accuracy/reject.py", str(data), "neocog", "-o", "a.json"]
+    monkeypatch.setattr("sys.argv", words)
     write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
     result = json.loads(Path("a.json").read_text())
     assert result["command"] == "python -m experiments.accuracy.reject DATA neocog -o a.json"
@@ -127,8 +120,7 @@ def test_a_card_is_written(tmp_path):
     replace(tiny_model(), card=card).save(path)
     saved = write_card(path, find_sets(data, limit=20), device="cpu", limit=10, reports=tmp_path / "r")
     found = load_model(path)
-    assert found.id == saved.id
-    assert found.card == json.loads(json.dumps(saved.card))
+    assert (found.id, found.card) == (saved.id, json.loads(json.dumps(saved.card)))
     assert found.card.items() >= {key: card[key] for key in ("rejection", "command")}.items()  # others' stays
     assert found.card["accuracy"]["test"] == found.card["accuracy"]["validation"] == 1.0
     assert np.array(found.card["confusion"]).trace() == 20

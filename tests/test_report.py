@@ -100,13 +100,14 @@ def test_a_place_named_by_the_variable_and_pictures_alone(data, tmp_path, monkey
     sets = find_sets(limit=5)
     assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
     assert (len(sets.validation), sets.missing.keys()) == (5, {"usps", "strings"})
-    pages = Reader(device="cpu")  # a model of lines reads the pictures alone
-    report = measure(reader, replace(sets, digits={}, validation=None), pages=pages)
+    photos, pages = replace(sets.pictures["photos"], left_out=()), Reader(device="cpu")  # by lines
+    alone = replace(sets, digits={}, validation=None, pictures={"photos": photos})
+    report = measure(reader, alone, pages=pages)
     assert report.facts["pictures"]["photos"]["model"] == pages.model.id != report.facts["model"]
-    assert report.facts["corruptions"] is None
-    assert "corruptions" in report.facts["missing"]
+    assert (report.facts["corruptions"], "corruptions" in report.facts["missing"]) == (None, True)
     write(report, tmp_path / "out")
-    assert "photographs" in (tmp_path / "out" / "report.html").read_text()
+    text, _ = words_of(tmp_path / "out" / "report.html")
+    assert ("photographs" in text, "Left out" in text) == (True, False)
 
 
 def test_what_is_wrong_is_told(tmp_path, data):

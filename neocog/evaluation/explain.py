@@ -250,9 +250,8 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
     heat["US4"] = _heat(spec, "UC3", shares)
     # what the runner-up lacked: UC3 rises to what its strongest plane has learned, until it wins
     own, s4 = np.flatnonzero(engine.model.labels == runner_up), engine.model.s[3]
-    best, row, column = np.unravel_index(
-        int(maps["US4"][0, own].argmax()), (len(own), *maps["US4"].shape[2:])
-    )
+    us4 = maps["US4"][0, own]
+    best, row, column = np.unravel_index(int(us4.argmax()), us4.shape)
     learned = s4.reference[own[best]].transpose(1, 2, 0)
     window = np.s_[row : row + len(learned), column : column + len(learned)]
     there, full = (float(np.sqrt((s4.c[:, :, None] * x * x).sum())) for x in (u[window], learned))

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,11 @@ class Batches:
         self, mix: Mix, validation: Mix, settings: Settings, device: Any, *, marks: bool, jobs: int
     ) -> None:
         self._settings, self._device, self.validation, self.count = settings, device, validation, len(mix)
+        tensor = partial(torch.tensor, device=device)
         values: tuple[NDArray[Any], ...] = (mix.images, mix.labels, np.array(mix.sizes), mix.shares)
         values += (np.cumsum((0, *mix.sizes))[:-1],)
-        self._digits, self._labels, self._sizes, self._shares, self._first = map(self._tensor, values)
-        self.shown, self._per_step = self._tensor(validation.images), settings.batch
+        self._digits, self._labels, self._sizes, self._shares, self._first = map(tensor, values)
+        self.shown, self._per_step = tensor(validation.images), settings.batch
         # what is drawn once, before learning, follows from the digits, pool and seed alone: digits by other
         # pens, as scanners and cameras hand them over, and marks that are none
         seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
@@ -67,7 +69,7 @@ class Batches:
             if len(pictures):
                 count = round(share * settings.batch)
                 self._per_step -= count
-                self._pools.append((self._tensor(pictures), self._tensor(labels), count))
+                self._pools.append((tensor(pictures), tensor(labels), count))
         if len(mix) < self._per_step:
             wanted = f"a step needs {self._per_step}; give more digits or a smaller batch"
             raise UsageError(f"got {len(mix)} digits, {wanted}")
@@ -88,9 +90,6 @@ class Batches:
             pictures.append(pool[drawn])
             labels.append(own[drawn])
         return augment(torch.cat(pictures), settings.augmentation, generator), torch.cat(labels)
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.tensor(array, device=self._device)
 
 
 class Finetuner:

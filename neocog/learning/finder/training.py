@@ -106,9 +106,8 @@ class _Run:
             own = self.network.graph()
             shapes = [{name: value.shape for name, value in one.tensors.items()} for one in (own, self.begun)]
             if own.nodes != self.begun.nodes or shapes[0] != shapes[1]:
-                raise ModelError(
-                    f"--start {settings.start}: its layers are others; give a finder as the shipped"
-                )
+                words = "its layers are others; give a finder as the shipped"
+                raise ModelError(f"--start {settings.start}: {words}")
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
