@@ -33,29 +33,28 @@ def quick(name):
     return replace(RECIPES[name], middle_digits=20, limits=(16, 30), per_label=5)
 
 
-def learn(name, digits, **how):
-    images, labels = digits
-    kept = Mix.of(images[160:], labels[160:])
-    return train(quick(name), images[:160], labels[:160], validation=kept, **how)
+@pytest.fixture(scope="module")
+def kept(digits):
+    return Mix.of(digits[0][160:], digits[1][160:])
 
 
 @pytest.fixture(scope="module")
-def learned(digits):
-    """Return the model of a recipe, learned once with seed 0."""
-    return cache(lambda name: learn(name, digits))
+def learn(digits, kept):
+    """Return the model of a recipe, learned once for a seed and the like."""
+    images, labels = (part[:160] for part in digits)
+    return cache(lambda name, **how: train(quick(name), images, labels, validation=kept, **how))
 
 
 @pytest.mark.parametrize("name", few(RECIPES, "fukushima2003", "neocog"))
-def test_every_recipe_learns(name, digits, learned):
-    model = learned(name)
-    found = score(model, digits[0][160:]).argmax(axis=1)
-    assert (found == digits[1][160:]).mean() > 0.75
+def test_every_recipe_learns(name, kept, learn):
+    model = learn(name)
+    assert (score(model, kept.images).argmax(axis=1) == kept.labels).mean() > 0.75
     assert (model.card["recipe"]["name"], model.card["seed"]) == (name, 0)
     assert all(layer.reference.min() >= 0 for layer in model.s)
 
 
-def test_a_learned_model_is_calibrated(digits, learned):
-    model, kept = learned("neocog"), Mix.of(digits[0][160:], digits[1][160:])
+def test_a_learned_model_is_calibrated(kept, learn):
+    model = learn("neocog")
     assert (model.card["rejection"]["digits"], model.card["rejection"]["marks"]) == (60, 60)
     again = calibrated(replace(model, temperature=1.0, card={}), kept)
     assert again.card.items() <= model.card.items()
@@ -63,11 +62,11 @@ def test_a_learned_model_is_calibrated(digits, learned):
 
 
 @pytest.mark.parametrize("cores", few([1, 3], 3))
-def test_the_same_seed_gives_the_same_file_on_any_number_of_cores(cores, digits, learned, monkeypatch):
-    want = to_bytes(learned("neocog"))
+def test_the_same_seed_gives_the_same_file_on_any_number_of_cores(cores, learn, monkeypatch):
+    want = to_bytes(learn("neocog"))
     calibrate._parallel.cache_clear()
     monkeypatch.setattr(parallel, "cores", lambda: cores)
-    assert to_bytes(learn("neocog", digits)) == want != to_bytes(learn("neocog", digits, seed=4))
+    assert to_bytes(learn.__wrapped__("neocog")) == want != to_bytes(learn("neocog", seed=4))
     calibrate._parallel.cache_clear()
 
 
@@ -194,10 +193,10 @@ def test_the_command_has_no_defaults_of_its_own():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["fukushima", "neocog", "nearest"])
-def test_learning_on_a_gpu(name, digits):
+def test_learning_on_a_gpu(name, kept, learn):
     import cupy
 
-    on_gpu, on_cpu = learn(name, digits, xp=cupy), learn(name, digits)
+    on_gpu, on_cpu = learn(name, xp=cupy), learn(name)
     assert on_gpu.planes[:2] == on_cpu.planes[:2]
-    right = [(score(m, digits[0][160:]).argmax(axis=1) == digits[1][160:]).mean() for m in (on_gpu, on_cpu)]
+    right = [(score(model, kept.images).argmax(axis=1) == kept.labels).mean() for model in (on_gpu, on_cpu)]
     assert abs(right[0] - right[1]) <= 0.03
