@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from math import inf, nan
 
 import numpy as np
@@ -22,8 +22,6 @@ from neocog.network.model import to_bytes
 from neocog.network.spec import bell, preset
 from tests.support import few
 
-SPEC = preset("fukushima2003")
-
 
 @pytest.fixture(scope="module")
 def digits():
@@ -35,29 +33,28 @@ def quick(name):
     return replace(RECIPES[name], middle_digits=20, limits=(16, 30), per_label=5)
 
 
-def learn(name, digits, *, seed=0, xp=np):
-    images, labels = digits
-    kept = Mix.of(images[160:], labels[160:])
-    return train(quick(name), images[:160], labels[:160], seed=seed, validation=kept, xp=xp)
+@pytest.fixture(scope="module")
+def kept(digits):
+    return Mix.of(digits[0][160:], digits[1][160:])
 
 
 @pytest.fixture(scope="module")
-def learned(digits):
-    """Return the model of a recipe, learned once with seed 0."""
-    return cache(lambda name: learn(name, digits))
+def learn(digits, kept):
+    """Return the model of a recipe, learned once for a seed and the like."""
+    images, labels = (part[:160] for part in digits)
+    return cache(lambda name, **how: train(quick(name), images, labels, validation=kept, **how))
 
 
 @pytest.mark.parametrize("name", few(RECIPES, "fukushima2003", "neocog"))
-def test_every_recipe_learns(name, digits, learned):
-    model = learned(name)
-    found = score(model, digits[0][160:]).argmax(axis=1)
-    assert (found == digits[1][160:]).mean() > 0.75
+def test_every_recipe_learns(name, kept, learn):
+    model = learn(name)
+    assert (score(model, kept.images).argmax(axis=1) == kept.labels).mean() > 0.75
     assert (model.card["recipe"]["name"], model.card["seed"]) == (name, 0)
     assert all(layer.reference.min() >= 0 for layer in model.s)
 
 
-def test_a_learned_model_is_calibrated(digits):
-    model, kept = learn("neocog-small", digits), Mix.of(digits[0][160:], digits[1][160:])
+def test_a_learned_model_is_calibrated(kept, learn):
+    model = learn("neocog")
     assert (model.card["rejection"]["digits"], model.card["rejection"]["marks"]) == (60, 60)
     again = calibrated(replace(model, temperature=1.0, card={}), kept)
     assert again.card.items() <= model.card.items()
@@ -65,11 +62,11 @@ def test_a_learned_model_is_calibrated(digits):
 
 
 @pytest.mark.parametrize("cores", few([1, 3], 3))
-def test_the_same_seed_gives_the_same_file_on_any_number_of_cores(cores, digits, learned, monkeypatch):
-    want = to_bytes(learned("neocog"))
+def test_the_same_seed_gives_the_same_file_on_any_number_of_cores(cores, learn, monkeypatch):
+    want = to_bytes(learn("neocog"))
     calibrate._parallel.cache_clear()
     monkeypatch.setattr(parallel, "cores", lambda: cores)
-    assert to_bytes(learn("neocog", digits)) == want != to_bytes(learn("neocog", digits, seed=4))
+    assert to_bytes(learn.__wrapped__("neocog")) == want != to_bytes(learn("neocog", seed=4))
     calibrate._parallel.cache_clear()
 
 
@@ -102,12 +99,9 @@ def test_recipes_that_make_no_sense(wrong):
 
 
 @pytest.mark.parametrize(("labels", "message"), [
-    (np.zeros(2, np.int64), "3 digits and 2 labels"),
+    ([0, 1], "3 digits and 2 labels"), (np.zeros((3, 10), np.int64), r"3 digits and \(3, 10\) labels"),
     ([0, 1, 10], "got labels of int64, 0 to 10, expected whole numbers, 0 to 9"),
-    (np.array([5, 14, -1]), "-1 to 14"),
-    (np.zeros(3), "float64, 0.0 to 0.0"),
-    (["0", "1", "2"], "no numbers"),
-    (np.zeros((3, 10), np.int64), r"3 digits and \(3, 10\) labels"),
+    ([5, 14, -1], "-1 to 14"), (np.zeros(3), "float64, 0.0 to 0.0"), (["0", "1", "2"], "no numbers"),
 ])  # fmt: skip
 def test_labels_must_be_digits(labels, message):
     images = np.zeros((3, 28, 28), np.uint8)
@@ -117,14 +111,14 @@ def test_labels_must_be_digits(labels, message):
         train("neocog", images, labels)
 
 
-def some_maps(seed, count=3):
-    rng = np.random.default_rng(seed)
+def some_maps(count):
+    rng = np.random.default_rng(count)
     u = rng.random((count, 37, 37, 4), dtype=np.float32)
     return u * (rng.random(u.shape) < 0.05)
 
 
 def test_windows_and_planes_are_equation_1():
-    u, spec = some_maps(0, 1)[0], SPEC.s[1]
+    u, spec = some_maps(1)[0], preset("fukushima2003").s[1]
     windows, planes = Windows(u, spec), Planes(4, spec, threshold=0.66)
     for cell in (0, 50, 300):
         planes.add(windows.seen[cell])
@@ -152,11 +146,8 @@ def test_winners_stand_apart_and_a_veto_spreads_and_keeps_its_sum():
 
 def test_planes_cover_what_they_learned_from_and_silence_teaches_nothing():
     """After a digit is shown, nothing in its seed plane is left unanswered; silent planes never change."""
-    maps, spec = some_maps(2), SPEC.s[1]
-
-    def learned(some, **how):
-        return selforganise.learn(some, spec, threshold=0.66, **how)
-
+    maps = some_maps(3)
+    learned = partial(selforganise.learn, spec=preset("fukushima2003").s[1], threshold=0.66)
     for winners in (True, False):
         planes, again = (learned(some, winners_learn=winners) for some in (maps, [*maps, maps[-1]]))
         assert len(again) == len(planes) > 3
@@ -189,8 +180,7 @@ def test_settings_that_make_no_sense(wrong, message):
     with pytest.raises(UsageError, match=message) as refused:
         replace(Settings(), **wrong).check()
     assert "\n" not in str(refused.value)
-    for right in ({"marks": 0, "variants": 0}, {"batch": 2, "marks": 0.3, "variants": 0}):
-        replace(Settings(), **right).check()
+    replace(Settings(), batch=2, marks=0.3, variants=0).check()
 
 
 def test_the_command_has_no_defaults_of_its_own():
@@ -203,10 +193,10 @@ def test_the_command_has_no_defaults_of_its_own():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["fukushima", "neocog", "nearest"])
-def test_learning_on_a_gpu(name, digits):
+def test_learning_on_a_gpu(name, kept, learn):
     import cupy
 
-    on_gpu, on_cpu = learn(name, digits, xp=cupy), learn(name, digits)
+    on_gpu, on_cpu = learn(name, xp=cupy), learn(name)
     assert on_gpu.planes[:2] == on_cpu.planes[:2]
-    right = [(score(m, digits[0][160:]).argmax(axis=1) == digits[1][160:]).mean() for m in (on_gpu, on_cpu)]
+    right = [(score(model, kept.images).argmax(axis=1) == kept.labels).mean() for model in (on_gpu, on_cpu)]
     assert abs(right[0] - right[1]) <= 0.03

@@ -12,13 +12,12 @@ from neocog.network.ctc import BLANK, best_path
 from neocog.network.lines import load_lines
 from neocog.network.reference import respond_line
 from neocog.vision.strips import ink_of
-from tests.support import digit_strip, tiny_lines, tiny_model
+from tests.support import digit_strip, tiny_lines
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.learning import augment, lines  # noqa: E402
 from neocog.learning.calibrate import line_bias  # noqa: E402
-from neocog.learning.checkpoint import load_checkpoint  # noqa: E402
 from neocog.learning.drawing.bank import by_width, drawn_lines  # noqa: E402
 from neocog.learning.drawing.hands import load_hands  # noqa: E402
 from neocog.learning.trainable import Response  # noqa: E402
@@ -65,18 +64,10 @@ def test_slopes_of_s_cells():
     for values in given:
         values.requires_grad_()
     assert torch.autograd.gradcheck(lambda *each: Response.apply(*each, 1e-3), given)
-    layer = network().s[1].double()
+    layer, u = network().s[1], torch.rand(1, 16, 9, 12, generator=rng) ** 4
     layer.threshold.data -= 1.0  # so that more responds
-    u = torch.rand(1, layer.direction.shape[1], 9, 12, dtype=torch.float64, generator=rng) ** 4
-    slopes = []
-    for respond in (lambda u: layer(u, rectified=False).relu(), layer):
-        out = respond(u)
-        assert (out > 0).double().mean() > 0.1
-        (out * torch.arange(out.numel()).reshape(out.shape).sin()).sum().backward()
-        slopes.append([out, *(p.grad for p in layer.parameters())])
-        layer.zero_grad()
-    for plain, mine in zip(*slopes, strict=True):
-        torch.testing.assert_close(mine, plain, rtol=1e-6, atol=1e-9)
+    assert (layer(u) > 0).float().mean() > 0.1
+    torch.testing.assert_close(layer(u), layer(u, rectified=False).relu())
 
 
 def test_strips_are_those_of_the_reader():
@@ -90,27 +81,26 @@ def test_strips_are_those_of_the_reader():
 def begun(hands_dir, folder, tell=str, **others):
     settings = lines.LineTraining(**TINY | others)
     torch.manual_seed(settings.seed)
-    net = lines.LineNetwork(tiny_model(), inner=8)
-    if settings.held:
-        net = lines.LineNetwork(tiny_lines().digits, inner=12)
-        net.take(tiny_lines())
+    net = lines.LineNetwork(tiny_lines().digits, inner=12)
+    net.take(tiny_lines())
     return lines.LineRun(net, hands_dir, folder, settings, workers=1, tell=tell)
 
 
 def test_a_run_is_held_to_what_its_start_reads(hands_dir, model, tmp_path, monkeypatch):
     drawn = by_width(drawn_lines(load_hands(hands_dir), 60, seed=1))
-    one, losses = begun(hands_dir, tmp_path, held=5.0, rate=0.5), {}
+    one = begun(hands_dir, tmp_path, held=5.0, rate=0.5)
     one.network.head[6].p = 0.0
     one.network.normalise(one._batch(drawn)[0])
     start, before = one.begun, deepcopy([one.network.state_dict(), one.optimiser.state_dict()])
-    for one.begun, read in ((None, 0.0), (start, 0.0), (start, 1e9)):  # of no line, none, all
+
+    def losses(begun, read):
         monkeypatch.setattr(lines, "_READ", read)
+        one.begun = begun
         one.network.load_state_dict(before[0])
         one.optimiser.load_state_dict(before[1])
-        own = losses[one.begun is start, read] = list[float]()
-        for one.step in range(2):
-            own.append(float(one._learn_from(drawn)))
-    free, none, held = losses[False, 0.0], losses[True, 0.0], losses[True, 1e9]
+        return [float(one._learn_from(drawn)) for one.step in range(2)]
+
+    free, none, held = losses(None, 0.0), losses(start, 0.0), losses(start, 1e9)  # of no line, none, all
     assert none == pytest.approx(free, abs=1e-5)
     assert held[0] == pytest.approx(free[0], abs=1e-3)
     assert held[1] > free[1] + 0.05
@@ -119,24 +109,17 @@ def test_a_run_is_held_to_what_its_start_reads(hands_dir, model, tmp_path, monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("held", [0.0, 5.0])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(held, hands_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "_READ", np.inf)
-
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(hands_dir, tmp_path, monkeypatch):
     def learned(folder, minutes=None):
-        one = begun(hands_dir, tmp_path / folder, held=held)
+        one = begun(hands_dir, tmp_path / folder, held=5.0)
         monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: 60.0 * one.step))
         one.learn(minutes=minutes)
-        return one.step
+        return one.step, (tmp_path / folder / "run.safetensors").read_bytes()
 
+    monkeypatch.setattr(lines, "_READ", np.inf)
     monkeypatch.setattr(lines.LineRun, "score", lambda *_: {"exact": 0.0})
-    assert [learned("whole"), learned("parts", 3), learned("parts")] == [6, 3, 6]
-    (whole, at), (parts, then) = (
-        load_checkpoint(tmp_path / n / "run.safetensors") for n in ("whole", "parts")
-    )
-    assert at == then
-    for part, tensors in whole.items():
-        assert all(torch.equal(parts[part][name], tensor) for name, tensor in tensors.items())
+    whole, first = learned("whole"), learned("parts", 3)
+    assert (whole[0], first[0], learned("parts")) == (6, 3, whole)
 
 
 def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
@@ -149,14 +132,14 @@ def test_own_lines_that_are_too_wide_are_told(hands_dir, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LineTraining", partial(lines.LineTraining, **TINY))
-    place, words = tmp_path / "m.safetensors", ["--lines", "--start", model, "--steps", 3, "--seed", 5]
+    place, words = tmp_path / "m.safetensors", ["--lines", "--start", model, "--steps", 2, "--seed", 5]
     first = train(hands_dir, place, *words, "--minutes", 0)
     assert (first.exit_code, first.stdout, place.exists()) == (0, "", False)
-    assert "m.run keeps the run, 0 of 3 steps: the same command goes on with it" in first.stderr
+    assert "m.run keeps the run, 0 of 2 steps: the same command goes on with it" in first.stderr
     told, made = train(hands_dir, place, *words), load_lines(place)
     assert told.stdout == f"{place}  {made.id}  {place.stat().st_size:,} bytes\n"
     assert (made.name, 0.25 <= made.temperature <= 4) == ("m", True)
-    assert [made.card[key] for key in ("recipe", "seed", "steps")] == ["lines", 5, 3]
+    assert [made.card[key] for key in ("recipe", "seed", "steps")] == ["lines", 5, 2]
     assert made.card["start"].startswith("tiny@")
     assert made.card["validation"].keys() == {"exact", "cer", "lines"}
     assert made.card["learned_from"]["lectaurep"] == 2
@@ -165,7 +148,7 @@ def test_the_command_keeps_a_run_goes_on_and_writes_a_model(hands_dir, model, tm
     again = train(hands_dir, tmp_path / "n/m.safetensors", *words, "--checkpoints", tmp_path / "m.run")
     assert "has finished and this is its model" in again.stderr
     assert (tmp_path / "n/m.safetensors").read_bytes() == place.read_bytes()
-    assert_refused(train(hands_dir, place, *words, "--steps", 4), "(steps 3, not steps 4)")
+    assert_refused(train(hands_dir, place, *words, "--steps", 4), "(steps 2, not steps 4)")
     on = train(hands_dir, tmp_path / "on.safetensors", "--lines", "--start", place, "--steps", 1)
     assert on.exit_code == 0, on.output
     assert load_lines(tmp_path / "on.safetensors").card["start"] == made.id

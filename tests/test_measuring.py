@@ -22,18 +22,18 @@ from neocog.learning.drawing import glyphs
 from neocog.network.model import load_model
 from neocog.reading.records import DigitReading
 from neocog.reading.results import PageReading
-from tests import support
-from tests.support import digits_of, save_page, tiny_model, write_mnist
+from tests.support import digits_of, page, save_page, tiny_model
+from tests.test_report import write_sets
 
 
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path):
     text = "".join(file.read_text() for file in Path(glyphs.__file__).parent.glob("*.py"))
     assert not [word for word in ("crohme", "ardis", "unipen", "orand", "minichazer", "usps") if word in text]
     for face in glyphs.HELD_OUT["faces"]:
-        (tmp_path / f"{face}.ttf").touch()
+        (font := tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
             _fonts(str(tmp_path))
-        (tmp_path / f"{face}.ttf").unlink()
+        font.unlink()
 
 
 @pytest.mark.parametrize(("read", "written", "found"), [
@@ -47,14 +47,12 @@ def test_errors_are_told_apart(read, written, found):
 
 def test_a_sign_that_is_printed_is_counted():
     marks = np.array([[1, 20, 20, 10, 20], [10, 40, 20, 10, 24]], np.float32)
-    right = DigitReading("1", 1.0, 1.0, (15, 10, 10, 20))
-    sign = DigitReading("1", 1.0, 1.0, (35, 9, 10, 22))
-    assert placed(PageReading("a", digits=(right,)), marks)["signs_printed"] == 0
-    assert placed(PageReading("a", digits=(right, sign)), marks)["signs_printed"] == 1
-    rows = [{"set": "amounts", "kind": "dates", "written": "1", "turn": 0, "left_out": 0,
-             "printed": 2, "wrong": 1, "extra": 1, **placed(PageReading("a", digits=some), marks)}
-            for some in ((right,), (right, sign))]  # fmt: skip
-    line = summary(rows)[0]
+    right, sign = (DigitReading("1", 1.0, 1.0, box) for box in ((15, 10, 10, 20), (35, 9, 10, 22)))
+    found = [placed(PageReading("a", digits=some), marks) for some in ((right,), (right, sign))]
+    assert [own["signs_printed"] for own in found] == [0, 1]
+    row = {"set": "amounts", "kind": "dates", "written": "1", "turn": 0, "left_out": 0, "printed": 2,
+           "wrong": 1, "extra": 1}  # fmt: skip
+    line = summary([row | own for own in found])[0]
     assert (line["signs_kept"], line["false"], line["recall"]) == (1, 1, 1.0)
 
 
@@ -64,11 +62,10 @@ def test_frozen_pages_are_read_from_their_folder(tmp_path):
     for name, table in (("strings", "file,text,digits\na.png,0/7,07\n"),
                         ("forms", 'file,kind,text,marks\na.png,heavy,07,"[[1,20,20,10,20]]"\n')):  # fmt: skip
         (tmp_path / name).mkdir()
-        support.save_page(tmp_path / name / "a.png", "07")
+        save_page(tmp_path / name / "a.png", "07")
         (tmp_path / name / "labels.csv").write_text(table)
     one, other = samples(tmp_path, tmp_path, ["forms:heavy", "strings:even", "forms:dots", "strings:odd"])
-    assert (one.kind, one.text, np.asarray(one.picture).shape) == ("heavy", "07", support.page("07").shape)
-    assert one.marks is not None
+    assert (one.kind, one.text, np.asarray(one.picture).shape) == ("heavy", "07", page("07").shape)
     assert one.marks.tolist() == [[1, 20, 20, 10, 20]]
     assert (other.kind, other.text, other.picture) == ("even", "07", other.file)
 
@@ -91,28 +88,21 @@ def test_a_frozen_set_is_drawn_where_it_is_not_right(tmp_path, monkeypatch):
         freeze.fonts(tmp_path)
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder of data; the one that commands run in has folders called as models are."""
-    for name in ("data", "run/neocog", "run/models", "run/data"):
+def test_a_result_file_holds_the_command_and_of_places_only_that_of_the_data_by_a_name(tmp_path, monkeypatch):
+    for name in ("data", "run/neocog", "run/models", "run/data"):  # folders called as models are
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "run")
-    return str(tmp_path / "data")
-
-
-@pytest.mark.parametrize(("typed", "told"), [
-    ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
-    ("--models models {data} neocog", "--models models DATA neocog"), ("--gpu {data}", "--gpu DATA"),
-    ("../data neocog", "DATA neocog"),
-    ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
-    ("{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
-])  # fmt: skip
-def test_only_the_folder_of_data_is_called_data(place, typed, told):
-    assert without_places(typed.format(data=place).split()) == told.split()
-
-
-def test_a_result_file_holds_the_command(place, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["/a/experiments/accuracy/reject.py", place, "neocog", "-o", "a.json"])
+    data = tmp_path / "data"
+    for typed, told in (
+        (f"{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
+        (f"--models models {data} neocog", "--models models DATA neocog"), (f"--gpu {data}", "--gpu DATA"),
+        ("../data neocog", "DATA neocog"),
+        (f"{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
+        (f"{data} -o/a/b.json --only ../b.png", "DATA -ob.json --only b.png"),
+    ):  # fmt: skip
+        assert without_places(typed.split()) == told.split()
+    words = ["/a/experiments/accuracy/reject.py", str(data), "neocog", "-o", "a.json"]
+    monkeypatch.setattr("sys.argv", words)
     write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
     result = json.loads(Path("a.json").read_text())
     assert result["command"] == "python -m experiments.accuracy.reject DATA neocog -o a.json"
@@ -124,25 +114,13 @@ def test_results_of_processes_come_in_order(jobs):
     assert list(spread(partial(pow, 2), range(7), jobs)) == [2**n for n in range(7)]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for name in ("mnist", "photos"):
-        (folder / name).mkdir()
-    write_mnist(folder / "mnist")
-    save_page(folder / "photos" / "a.png", "12")
-    (folder / "photos" / "labels.csv").write_text("file,text\na.png,13\n")
-    return folder
-
-
-def test_a_card_is_written(data, tmp_path):
-    path = tmp_path / "tiny.safetensors"
+def test_a_card_is_written(tmp_path):
+    data, path = write_sets(tmp_path), tmp_path / "tiny.safetensors"
     card = {"digits": 10, "rejection": {"table": [{"p": 0.9, "error": 0.1}]}, "command": "old"}
     replace(tiny_model(), card=card).save(path)
     saved = write_card(path, find_sets(data, limit=20), device="cpu", limit=10, reports=tmp_path / "r")
     found = load_model(path)
-    assert found.id == saved.id
-    assert found.card == json.loads(json.dumps(saved.card))
+    assert (found.id, found.card) == (saved.id, json.loads(json.dumps(saved.card)))
     assert found.card.items() >= {key: card[key] for key in ("rejection", "command")}.items()  # others' stays
     assert found.card["accuracy"]["test"] == found.card["accuracy"]["validation"] == 1.0
     assert np.array(found.card["confusion"]).trace() == 20
@@ -160,13 +138,11 @@ def test_a_card_is_written(data, tmp_path):
     assert [(own["name"], own["mnist"]) for own in rows] == [("a", 0.5), ("tiny", 1.0)]
 
 
-def test_a_model_is_measured_on_each_set_by_hands(data, tmp_path):
-    apart = sets_of(data, validation=True)
-    assert {name: len(own) for name, own in apart.items()} == {"mnist, kept apart": 10}
+def test_a_model_is_measured_on_each_set_by_hands(tmp_path):
+    apart = sets_of(write_sets(tmp_path), validation=True)
     saved = tiny_model().save(tmp_path / "tiny.safetensors")
     wrong = Digits(digits_of("4411"), np.array([9, 9, 7, 1]), "d")
     rows = measure(str(tmp_path / "tiny.safetensors"), sets={**apart, "b": wrong}, gpu=False)
-    assert [(r["model"], r["set"], r["digits"]) for r in rows] == [
-        (saved.id, "mnist, kept apart", 10), (saved.id, "b", 4)]  # fmt: skip
-    assert (rows[0]["right"], rows[1]["right"]) == (1.0, 0.25)
+    assert [(r["model"], r["set"], r["digits"], r["right"]) for r in rows] == [
+        (saved.id, "mnist, kept apart", 10, 1.0), (saved.id, "b", 4, 0.25)]  # fmt: skip
     assert rows[1]["confused"] == "9 as 4: 2, 7 as 1: 1"

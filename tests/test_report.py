@@ -13,21 +13,24 @@ import pytest
 from neocog.errors import InputError
 from neocog.evaluation.report import find_sets, measure, write
 from neocog.reading.reader import Reader
-from tests.support import digits_of, refused, run, save_page, tiny_model, write_digits, write_mnist
+from tests.support import digits_of, refused, run, save_page, write_digits, write_mnist
+
+
+def write_sets(folder):
+    """A folder with mnist/ and photos/, no usps/ and no strings/."""
+    for name in ("mnist", "photos"):
+        (folder / name).mkdir()
+    write_mnist(folder / "mnist")
+    for name, text in (("a.png", "12"), ("b.png", "56")):
+        save_page(folder / "photos" / name, text)
+    labels = "file,text\na.png,12\nb.png,57\nno.png,89\nx.png,none\n"
+    (folder / "photos" / "labels.csv").write_text(labels)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with mnist/ and photos/, no usps/ and no strings/."""
-    folder = tmp_path_factory.mktemp("data")
-    photos = folder / "photos"
-    for place in (folder / "mnist", photos):
-        place.mkdir()
-    write_mnist(folder / "mnist")
-    save_page(photos / "a.png", "12")
-    save_page(photos / "b.png", "56")
-    (photos / "labels.csv").write_text("file,text\na.png,12\nb.png,57\nno.png,89\nx.png,none\n")
-    return folder
+    return write_sets(tmp_path_factory.mktemp("data"))
 
 
 def words_of(path):
@@ -39,23 +42,16 @@ def words_of(path):
     return "".join(root.itertext()), len(links)
 
 
-@pytest.fixture(scope="module")
-def report(data, model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("out") / "deep" / "report"
-    result = run("eval", data, "--report", folder, "--model", model, "--device", "cpu",
-                 "--limit", "20", "--json")  # fmt: skip
-    return result, folder
-
-
-def test_the_command_and_its_file(report):
-    result, folder = report
+def test_the_command_and_what_it_writes(data, model, tmp_path):
+    folder, words = tmp_path / "deep" / "report", ("--device", "cpu", "--limit", "20", "--json")
+    result = run("eval", data, "--report", folder, "--model", model, *words)
     assert result.exit_code == 1  # one picture is not there
     assert "no.png" in result.stderr
     assert "x.png left out" in result.stderr
     said = json.loads(result.stdout.splitlines()[-1])
     assert (said["report"], said["device"]) == (str(folder / "report.json"), "cpu")
     assert (said["sets"]["mnist"], said["sets"]["photos"]["n"]) == ({"n": 20, "accuracy": 1.0}, 3)
-    assert set(said["missing"]) == {"usps", "strings"}
+    assert said["missing"].keys() == {"usps", "strings"}
 
     facts: dict[str, Any] = json.loads((folder / "report.json").read_text())
     assert facts["model"].startswith("tiny@")
@@ -79,43 +75,39 @@ def test_the_command_and_its_file(report):
     assert (photos["cer"], photos["model"]) == (pytest.approx(3 / 6), facts["model"])
     assert photos["stricter"][0].keys() == {"threshold", "coverage", "risk", "wrong"}
 
-
-def test_the_page_needs_nothing_else(report):
-    text, pictures = words_of(report[1] / "report.html")
+    text, pictures = words_of(folder / "report.html")
     assert pictures >= 6  # two sets, mistakes, corruptions, pictures, one read wrong
-    for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion",
-                  "Thresholds fixed on validation", "written 57", "ece",
-                  "holds no digit: x.png."):  # fmt: skip
+    for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion", "ece",
+                  "Thresholds fixed on validation", "written 57", "holds no digit: x.png."):  # fmt: skip
         assert words in text
 
 
-def test_without_any_place(monkeypatch, tmp_path):
+def test_without_any_place(monkeypatch, tmp_path, reader):
     monkeypatch.delenv("NEOCOG_DATA", raising=False)
     monkeypatch.setattr("neocog.learning.fetch.default_folder", lambda name: tmp_path / name)
     sets = find_sets(limit=3)
     assert list(sets.digits) == ["sklearn"]
     assert "neocog data fetch mnist" in sets.missing["mnist"]
-    report = measure(Reader(tiny_model(), device="cpu"), sets, limit=3)
+    report = measure(reader, sets, limit=3)
     assert report.facts["fixed_on_validation"] == []
     assert report.facts["corruptions"]["name"] == sets.digits["sklearn"].name
     write(report, tmp_path)
     assert words_of(tmp_path / "report.html")
 
 
-def test_the_place_may_be_named_by_the_variable_and_pictures_alone_are_enough(data, tmp_path, monkeypatch):
+def test_a_place_named_by_the_variable_and_pictures_alone(data, tmp_path, monkeypatch, reader):
     monkeypatch.setenv("NEOCOG_DATA", str(data))
     sets = find_sets(limit=5)
     assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
-    assert sets.validation is not None
-    assert set(sets.missing) == {"usps", "strings"}
-    sets.digits.clear()
-    pages = Reader(device="cpu")  # a model of lines reads the pictures alone
-    report = measure(Reader(tiny_model(), device="cpu"), replace(sets, validation=None), pages=pages)
+    assert (len(sets.validation), sets.missing.keys()) == (5, {"usps", "strings"})
+    photos, pages = replace(sets.pictures["photos"], left_out=()), Reader(device="cpu")  # by lines
+    alone = replace(sets, digits={}, validation=None, pictures={"photos": photos})
+    report = measure(reader, alone, pages=pages)
     assert report.facts["pictures"]["photos"]["model"] == pages.model.id != report.facts["model"]
-    assert report.facts["corruptions"] is None
-    assert "corruptions" in report.facts["missing"]
+    assert (report.facts["corruptions"], "corruptions" in report.facts["missing"]) == (None, True)
     write(report, tmp_path / "out")
-    assert "photographs" in (tmp_path / "out" / "report.html").read_text()
+    text, _ = words_of(tmp_path / "out" / "report.html")
+    assert ("photographs" in text, "Left out" in text) == (True, False)
 
 
 def test_what_is_wrong_is_told(tmp_path, data):
@@ -129,28 +121,25 @@ def test_what_is_wrong_is_told(tmp_path, data):
     refused("--split", "eval", data, "--report", tmp_path / "r", "--split", "test")
 
 
-def test_without_matplotlib_there_are_tables(data, model, tmp_path, monkeypatch):
+def test_without_matplotlib_there_are_tables(data, reader, tmp_path, monkeypatch):
     """And a folder that is one set itself is measured: MNIST's files, or pictures with labels."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for name, sets in (("mnist", {"mnist", "sklearn"}), ("photos", {"photos", "sklearn"})):
         found = find_sets(data / name, limit=3)
         assert {*found.digits, *found.pictures} == sets
-    write(measure(Reader(tiny_model(), device="cpu"), found, limit=3), tmp_path / "r")
+    write(measure(reader, found, limit=3), tmp_path / "r")
     text, pictures = words_of(tmp_path / "r" / "report.html")
     assert "pip install matplotlib" in text
     assert "read 56" in text
     assert pictures >= 2
 
 
-def test_a_set_named_as_a_part_of_a_report_is_measured(data, tmp_path):
-    for name in ("validation", "sklearn"):
-        own = tmp_path / "deep" / name
-        own.mkdir(parents=True)
-        write_digits(own, "train", digits_of("38"), np.array([3, 8]))
-        found = find_sets(own, limit=3)
-        assert (len(found.digits[f"{name} (named)"]), len(found.digits["sklearn"])) == (2, 3)
-        report = measure(Reader(tiny_model(), device="cpu"), found, limit=2)
-        assert report.facts["digits"][f"{name} (named)"]["n"] == 2
+@pytest.mark.parametrize("name", ["validation", "sklearn"])
+def test_a_set_named_as_a_part_of_a_report_is_measured(name, tmp_path, reader):
+    (own := tmp_path / name).mkdir()
+    write_digits(own, "train", digits_of("38"), np.array([3, 8]))
+    found = measure(reader, find_sets(own, limit=3), limit=2).facts["digits"]
+    assert {told: facts["n"] for told, facts in found.items()} == {f"{name} (named)": 2, "sklearn": 3}
 
 
 @pytest.mark.data

@@ -6,7 +6,7 @@ measured with them. Random choices are seeded by kind and strength: the same dig
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,6 @@ _CELLS = 5  # points of the coarse grid from which uneven paper is made, each wa
 _PIXELS = np.arange(DIGIT_SIZE)
 
 
-class Corruption(NamedTuple):
-    """One kind of corruption: its amounts by strength, and the function that applies an amount."""
-
-    amounts: tuple[float, float, float, float, float]
-    change: Callable[[Ink, float, Random], Ink]
-
-
 def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED) -> NDArray[np.uint8]:
     """Corrupt uint8 digits (N, 28, 28), ink 255, at a strength of 1 to 5; InputError or UsageError."""
     check_digits(digits)
@@ -37,8 +30,8 @@ def corrupt(digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = 
         raise UsageError(f"corruption '{name}' is unknown: choose {', '.join(CORRUPTIONS)}")
     if strength not in STRENGTHS:
         raise UsageError(f"got strength {strength}, expected 1 to {STRENGTHS[-1]}")
-    kind, rng = CORRUPTIONS[name], np.random.default_rng([seed, strength, *name.encode()])
-    changed = kind.change(digits.astype(np.float32) / np.float32(255), kind.amounts[strength - 1], rng)
+    (amounts, change), rng = CORRUPTIONS[name], np.random.default_rng([seed, strength, *name.encode()])
+    changed = change(digits.astype(np.float32) / np.float32(255), amounts[strength - 1], rng)
     return np.asarray(np.round(255 * np.clip(changed, 0, 1)), np.uint8)
 
 
@@ -98,18 +91,15 @@ def _sampled(ink: Ink, where: Callable[[Ink, Ink], tuple[Ink, Ink]]) -> Ink:
     return np.asarray((1 - down) * upper + down * lower)
 
 
-CORRUPTIONS = {
-    "noise": Corruption(  # standard deviation, of full ink
-        (0.08, 0.16, 0.24, 0.32, 0.4),
-        lambda ink, amount, rng: ink + amount * rng.standard_normal(ink.shape, dtype=np.float32),
-    ),
-    "blur": Corruption((0.6, 0.9, 1.2, 1.6, 2.0), _blur),  # standard deviation, pixels
-    "shift": Corruption((1, 2, 3, 4, 5), _shift),  # pixels, in any direction
-    "rotation": Corruption((8, 16, 24, 32, 40), _rotation),  # degrees, left or right
-    "scale": Corruption((1.08, 1.16, 1.24, 1.32, 1.4), _scale),  # larger or smaller
-    "occlusion": Corruption((4, 6, 8, 10, 12), _occlusion),  # side of a square, its middle in the digit's box
-    "contrast": Corruption(
-        (0.7, 0.5, 0.35, 0.25, 0.15), lambda ink, amount, _: ink * amount
-    ),  # what is left of the ink
-    "background": Corruption((0.1, 0.2, 0.3, 0.4, 0.5), _background),  # uneven grey, at most, of full ink
-}
+#: Of each kind its amounts by strength, and the function that applies an amount.
+CORRUPTIONS: dict[str, tuple[tuple[float, ...], Callable[[Ink, float, Random], Ink]]] = {
+    "noise": ((0.08, 0.16, 0.24, 0.32, 0.4),  # standard deviation, of full ink
+              lambda ink, amount, rng: ink + amount * rng.standard_normal(ink.shape, dtype=np.float32)),
+    "blur": ((0.6, 0.9, 1.2, 1.6, 2.0), _blur),  # standard deviation, pixels
+    "shift": ((1, 2, 3, 4, 5), _shift),  # pixels, in any direction
+    "rotation": ((8, 16, 24, 32, 40), _rotation),  # degrees, left or right
+    "scale": ((1.08, 1.16, 1.24, 1.32, 1.4), _scale),  # larger or smaller
+    "occlusion": ((4, 6, 8, 10, 12), _occlusion),  # side of a square, its middle in the digit's box
+    "contrast": ((0.7, 0.5, 0.35, 0.25, 0.15), lambda ink, amount, _: ink * amount),  # what is left of ink
+    "background": ((0.1, 0.2, 0.3, 0.4, 0.5), _background),  # uneven grey, at most, of full ink
+}  # fmt: skip

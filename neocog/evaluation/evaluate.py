@@ -66,9 +66,7 @@ class PictureScore:
             parts = own_parts(written.replace("\n", " "), words)
             missed = not some and bool(written)
             p += [0.0] * missed + [0.0 if "?" in own.text else own.p for own in some]
-            right += [False] * missed + [
-                bare(one) == bare(own) for one, own in zip(words, parts, strict=True)
-            ]
+            right += [False] * missed + [bare(a) == bare(b) for a, b in zip(words, parts, strict=True)]
         return Confidence(np.array(p, np.float64), np.array(right, np.bool_))
 
     @property
@@ -106,7 +104,7 @@ def answer_digits(
         parts.append(of_lone_digits(found, engine.model))
         if progress:
             progress(min(first + _CHUNK, len(images)), len(images))
-    return Answers.join(parts) if parts else Answers.none()
+    return Answers.join(parts)
 
 
 def confusion_of(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -159,8 +159,29 @@ class Explanation:
 
     def plot_maps(self) -> Image.Image:
         """Draw every plane of every layer, square roots of shares of its strongest response."""
-        bands = [_band(layer, own[0]) for layer, own in self.maps.items() if layer != "UC4"]
-        return Image.fromarray(np.concatenate([np.asarray(band) for band in bands]))
+        import cv2
+
+        bands, font = [], ImageFont.load_default(11)
+        for layer, (response,) in self.maps.items():
+            if layer == "UC4":
+                continue
+            planes, size = response.shape[:2]
+            across = max(8, ceil(sqrt(2 * planes)))
+            tile = min(_LARGEST, _WIDTH // across) - 2
+            band = Image.new("RGB", (_WIDTH, _HEAD + ceil(planes / across) * (tile + 2)), "black")
+            draw, strongest = ImageDraw.Draw(band), max(float(response.max()), 1e-9)
+            words = f"{layer}   {planes} x {size} x {size}, strongest response {strongest:.3f}"
+            draw.text((2, 14), words, "white", ImageFont.load_default(17))
+            for plane, values in enumerate(response):
+                grey = (255 * np.sqrt(values / strongest)).astype(np.uint8)
+                large = cv2.resize(grey, (tile, tile), interpolation=cv2.INTER_NEAREST)
+                colours = np.asarray(cv2.applyColorMap(large, cv2.COLORMAP_INFERNO))[..., ::-1]
+                left, top = plane % across * (tile + 2), _HEAD + plane // across * (tile + 2)
+                band.paste(Image.fromarray(np.ascontiguousarray(colours)), (left, top))
+                draw.text((left + 3, top + 1), str(plane), (170, 170, 170), font)
+                draw.rectangle((left, top, left + tile - 1, top + tile - 1), outline=(60, 60, 60))
+            bands.append(np.asarray(band))
+        return Image.fromarray(np.concatenate(bands))
 
 
 def explain(
@@ -229,9 +250,8 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
     heat["US4"] = _heat(spec, "UC3", shares)
     # what the runner-up lacked: UC3 rises to what its strongest plane has learned, until it wins
     own, s4 = np.flatnonzero(engine.model.labels == runner_up), engine.model.s[3]
-    best, row, column = np.unravel_index(
-        int(maps["US4"][0, own].argmax()), (len(own), *maps["US4"].shape[2:])
-    )
+    us4 = maps["US4"][0, own]
+    best, row, column = np.unravel_index(int(us4.argmax()), us4.shape)
     learned = s4.reference[own[best]].transpose(1, 2, 0)
     window = np.s_[row : row + len(learned), column : column + len(learned)]
     there, full = (float(np.sqrt((s4.c[:, :, None] * x * x).sum())) for x in (u[window], learned))
@@ -326,28 +346,6 @@ def _heat(spec: NetworkSpec, layer: str, shares: Floats) -> Floats:
 def _resized(values: Floats) -> Floats:
     image = Image.fromarray(values.astype(np.float32))
     return np.asarray(image.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
-
-
-def _band(layer: str, response: Floats) -> Image.Image:
-    """The maps (K, H, W) of one layer."""
-    import cv2
-
-    planes, size = response.shape[:2]
-    across = max(8, ceil(sqrt(2 * planes)))
-    tile = min(_LARGEST, _WIDTH // across) - 2
-    band = Image.new("RGB", (_WIDTH, _HEAD + ceil(planes / across) * (tile + 2)), "black")
-    draw, strongest = ImageDraw.Draw(band), max(float(response.max()), 1e-9)
-    words = f"{layer}   {planes} x {size} x {size}, strongest response {strongest:.3f}"
-    draw.text((2, 14), words, "white", ImageFont.load_default(17))
-    for plane, values in enumerate(response):
-        grey = (255 * np.sqrt(values / strongest)).astype(np.uint8)
-        large = cv2.resize(grey, (tile, tile), interpolation=cv2.INTER_NEAREST)
-        colours = np.asarray(cv2.applyColorMap(large, cv2.COLORMAP_INFERNO))[..., ::-1]
-        left, top = plane % across * (tile + 2), _HEAD + plane // across * (tile + 2)
-        band.paste(Image.fromarray(np.ascontiguousarray(colours)), (left, top))
-        draw.text((left + 3, top + 1), str(plane), (170, 170, 170), ImageFont.load_default(11))
-        draw.rectangle((left, top, left + tile - 1, top + tile - 1), outline=(60, 60, 60))
-    return band
 
 
 @dataclass(frozen=True, slots=True, repr=False)

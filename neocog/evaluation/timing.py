@@ -76,7 +76,7 @@ def made_strips(count: int) -> NDArray[np.float32]:
     return ink.transpose(0, 2, 1, 3).reshape(count, ROWS, -1)
 
 
-def page_times(engine: AnyEngine, count: int, *, repeats: int = _LEAST) -> list[dict[str, Any]]:
+def page_times(engine: AnyEngine, count: int, *, repeats: int) -> list[dict[str, Any]]:
     """Time decoding a made page, finding, and normalising, in milliseconds for ``count`` digits."""
     finder = open_finder(load_finder(find_model(FINDER)), engine)
     held = min(count, _MOST_ON_PAGE)

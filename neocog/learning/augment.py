@@ -6,11 +6,11 @@ each fills. The same state of the generators gives the same pictures on one kind
 """
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from neocog.learning.settings import Augmentation
@@ -18,7 +18,6 @@ from neocog.network.lines import ROWS
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN
 
-Tensor = Any
 _EACH = (slice(None), None, None, None)  # a number for each digit beside its pixels, (B, 1, 1, 1)
 
 
@@ -157,13 +156,11 @@ def _interpolation(count: int, mode: str, align_corners: bool, device: Tensor) -
     return lines[:, 0, 0].T.contiguous().to(device)
 
 
-Rng = np.random.Generator
-
-
-def warped(x: Tensor, widths: NDArray[np.int64], columns: int, rng: Rng) -> tuple[Tensor, NDArray[np.int64]]:
+def warped(
+    x: Tensor, widths: NDArray[np.int64], columns: int, rng: np.random.Generator
+) -> tuple[Tensor, NDArray[np.int64]]:
     """Strips of any rows, of other size, slant and waves: (B, 1, 48, columns), and their widths."""
-    count, device = len(x), x.device
-    high, wide = x.shape[2:]
+    (count, _, high, wide), device = x.shape, x.device
     scale = ROWS / high
 
     def normal(spread: float) -> Tensor:

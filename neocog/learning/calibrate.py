@@ -114,9 +114,7 @@ def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = N
     """Count what a threshold p answers of digits and of marks; ``error`` counts one more than was seen."""
     kept = (found.p >= p) & (found.label >= 0)
     answered, errors = int(kept.sum()), int((kept & (found.label != labels)).sum())
-    passed = 0.0
-    if marks is not None and len(marks):
-        passed = float(((marks.p >= p) & (marks.label >= 0)).mean())
+    passed = float(((marks.p >= p) & (marks.label >= 0)).mean()) if marks else 0.0
     coverage, error = answered / max(len(labels), 1), (errors + 1) / (answered + 1)
     return {"p": p, "answered": answered, "errors": errors, "coverage": round(coverage, 6),
             "error": round(error, 6), "marks": round(passed, 5)}  # fmt: skip

@@ -8,12 +8,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
@@ -28,7 +30,6 @@ from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT
 
-Tensor = Any
 Figures = dict[str, float]
 
 # rates of the kinds of parameters, as shares of the rate
@@ -49,10 +50,11 @@ class Batches:
         self, mix: Mix, validation: Mix, settings: Settings, device: Any, *, marks: bool, jobs: int
     ) -> None:
         self._settings, self._device, self.validation, self.count = settings, device, validation, len(mix)
+        tensor = partial(torch.tensor, device=device)
         values: tuple[NDArray[Any], ...] = (mix.images, mix.labels, np.array(mix.sizes), mix.shares)
         values += (np.cumsum((0, *mix.sizes))[:-1],)
-        self._digits, self._labels, self._sizes, self._shares, self._first = map(self._tensor, values)
-        self.shown, self._per_step = self._tensor(validation.images), settings.batch
+        self._digits, self._labels, self._sizes, self._shares, self._first = map(tensor, values)
+        self.shown, self._per_step = tensor(validation.images), settings.batch
         # what is drawn once, before learning, follows from the digits, pool and seed alone: digits by other
         # pens, as scanners and cameras hand them over, and marks that are none
         seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
@@ -67,7 +69,7 @@ class Batches:
             if len(pictures):
                 count = round(share * settings.batch)
                 self._per_step -= count
-                self._pools.append((self._tensor(pictures), self._tensor(labels), count))
+                self._pools.append((tensor(pictures), tensor(labels), count))
         if len(mix) < self._per_step:
             wanted = f"a step needs {self._per_step}; give more digits or a smaller batch"
             raise UsageError(f"got {len(mix)} digits, {wanted}")
@@ -88,9 +90,6 @@ class Batches:
             pictures.append(pool[drawn])
             labels.append(own[drawn])
         return augment(torch.cat(pictures), settings.augmentation, generator), torch.cat(labels)
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.tensor(array, device=self._device)
 
 
 class Finetuner:
@@ -126,7 +125,7 @@ class Finetuner:
         file = None if folder is None else Path(folder) / "checkpoint.safetensors"
         self._run = Run(file, origin, networks, self._optimizer, **first)
         self.position, self.curves = self._run.state, self._run.state.curves
-        self._kept = self._run.others.get("kept") or _state(self.mean)
+        self._kept = self._run.others.get("kept") or copy.deepcopy(self.mean.state_dict())
 
     def run(self) -> Model:
         """Learn to the end and return the model; of a finished run, return its model."""
@@ -213,7 +212,7 @@ class Finetuner:
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
             place.kept_accuracy, place.kept_loss = accuracy, loss
-            self._kept = _state(self.mean)
+            self._kept = copy.deepcopy(self.mean.state_dict())
         self._report(figures)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -224,10 +223,6 @@ class Finetuner:
 
 def _tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
-
-
-def _state(network: Any) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
 def _accuracy(scores: NDArray[np.float32], validation: Mix) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
@@ -36,7 +36,6 @@ from neocog.network.registry import find_model, kind_of
 from neocog.network.spec import REJECT
 from neocog.text import edit_distance
 
-Tensor = Any
 _CODES = {char: k for k, char in enumerate(ALPHABET)}
 # of the steps, by width
 _SHARES = np.array([0.07, 0.11, 0.15, 0.15, 0.13, 0.12, 0.09, 0.06, 0.05, 0.03, 0.025, 0.015])
@@ -92,22 +91,16 @@ class LineNetwork(Layers):
 
     def uc4(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the strongest and the mean response of each column, (B, K4, columns)."""
-        u = self.uc3(x)
+        u = functional.pad(x[:, 0], (MARGIN, MARGIN + 1, MARGIN, MARGIN + 1)).clamp(0, 1)
+        u = self.contrast(u)
+        for k, c in enumerate(self.c):
+            u = c(self.s[k](u.contiguous(memory_format=torch.channels_last), mixed=self.mixed and k > 0))
         # a window of US4 takes every second column, so even and odd columns are apart
         columns = u.shape[3]
         u = functional.pad(u, (BESIDE, BESIDE + columns % 2, 0, 0))
         apart = torch.cat([u[..., 0::2], u[..., 1::2]]).contiguous(memory_format=torch.channels_last)
         us4 = torch.stack(self.s[3](apart, mixed=self.mixed).chunk(2), -1).flatten(3)[..., :columns]
         return us4.amax(2), us4.mean(2)
-
-    def uc3(self, x: Tensor) -> Tensor:
-        """Return UC3 of strips, (B, K3, 13, columns)."""
-        u = functional.pad(x[:, 0], (MARGIN, MARGIN + 1, MARGIN, MARGIN + 1)).clamp(0, 1)
-        u = self.contrast(u)
-        for k, c in enumerate(self.c):
-            u = u.contiguous(memory_format=torch.channels_last)
-            u = c(self.s[k](u, mixed=self.mixed and k > 0))
-        return u
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, model: LineModel) -> None:

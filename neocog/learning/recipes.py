@@ -82,16 +82,15 @@ _EACH = (
 )  # fmt: skip
 RECIPES = {recipe.name: recipe for recipe in _EACH}
 
-_FINETUNED = Recipe(
+_START = Recipe(
     "finetuned", "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
     preset="neocog", middle="silent", top="competition", thresholds=(0.74, 0.79), limits=(40, 160),
     per_label=10,
 )  # fmt: skip
-
-_SMALL = replace(_FINETUNED, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
-                 thresholds=(0.72, 0.76), limits=(26, 78), per_label=7)  # fmt: skip
-
-STARTS = {recipe.name: recipe for recipe in (_FINETUNED, _SMALL)}
+STARTS = {"finetuned": _START, "finetuned-small": replace(
+    _START, name="finetuned-small", about="the same with the papers' 16/26/78/70 planes",
+    thresholds=(0.72, 0.76), limits=(26, 78), per_label=7,
+)}  # fmt: skip
 """What gradient learning starts from, by name."""
 
 

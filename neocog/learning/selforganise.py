@@ -170,10 +170,8 @@ class Planes:
 
 def windows_of(u: Array, kernel: int) -> Array:
     """View (H, W, K') as what each cell sees of it, (H', W', kernel, kernel, K'); stride 1."""
-    (high, wide, planes), (y, x, plane) = u.shape, u.strides
-    shape = (high - kernel + 1, wide - kernel + 1, kernel, kernel, planes)
-    strides = (y, x, y, x, plane)
-    return array_module(u).lib.stride_tricks.as_strided(u, shape, strides)
+    view = array_module(u).lib.stride_tricks.sliding_window_view(u, (kernel, kernel), axis=(0, 1))
+    return view.transpose(0, 1, 3, 4, 2)
 
 
 def veto(planes: Array) -> Array:
@@ -239,7 +237,7 @@ def every_view(maps: Array, labels: Labels, spec: SSpec) -> Top:
 
 
 def compete_within_labels(
-    maps: Array, labels: Labels, spec: SSpec, per_label: int, rng: np.random.Generator, rounds: int = 20
+    maps: Array, labels: Labels, spec: SSpec, per_label: int, rng: np.random.Generator
 ) -> Top:
     """``per_label`` planes of each label: k-means on normalised views of digits, begun with views of some."""
     xp, c = array_module(maps), bell(spec.kernel, spec.c).astype(np.float32).ravel()
@@ -251,7 +249,7 @@ def compete_within_labels(
             continue
         seen = normalised(views(maps[xp.asarray(own)], spec) * weight)
         planes = seen[xp.asarray(rng.permutation(len(own))[:per_label])]
-        for _ in range(rounds):
+        for _ in range(20):
             winner = (seen @ planes.T).argmax(axis=1)
             member = (winner == xp.arange(len(planes))[:, None]).astype(np.float32)
             planes = xp.where(member.any(axis=1)[:, None], normalised(member @ seen), planes)

@@ -6,20 +6,19 @@ In nearly silent windows the slope of v at 0 counts as 0, and that of psi = sqrt
 """
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel
 from neocog.network.u0 import enlarging_matrix
-
-Tensor = Any
 
 _STEEPEST = 1e-4  # below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50
 _SILENT = 1e-10  # of v^2: windows that see a stroke start near 1e-4
@@ -101,13 +100,6 @@ class SCells(nn.Module):  # type: ignore[misc]
             return Response.apply(e, v, silence, k, self.silent_below)
         return (e - k * v) * (v > self.silent_below) / (v + silence[:, None, None])
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def constrain(self) -> None:
-        self.direction.clamp_(min=0)
-        self.length.clamp_(np.log(_SHORTEST), np.log(_LONGEST))
-        self.c_log.clamp_(-9, 5)
-        self.threshold.clamp_(-5, 5)
-
     def weights(self) -> SWeights:
         d, c, log_length = map(double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
@@ -131,40 +123,40 @@ class _Across(torch.autograd.Function):  # type: ignore[misc]
         return slope.transpose(0, 1).flatten(1) @ x.transpose(0, 1).flatten(1).T, dx
 
 
+@cache
+def _pooling(spec: CSpec, size: int, stride: int, device: Any) -> Tensor:
+    """Each of a blur's taps, then the average of two neighbours, along a side: (kernel - 1, cells, size)."""
+    basis = np.stack([banded(tap, size, spec.padding, stride) for tap in np.eye(spec.kernel)])
+    pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
+    return _float(np.einsum("jk,khw->jhw", pair, basis)).to(device)
+
+
 class CCells(nn.Module):  # type: ignore[misc]
-    """C-cells, (B, K, H, W) -> (B, K, H', W'), by banded matrices; ``across``: stride across."""
+    """C-cells, (B, K, H, W) -> (B, K, H', W'), by banded matrices; ``across``: stride across.
+
+    UsageError if a blur is no outer product of profiles (2, kernel) >= 0.
+    """
 
     def __init__(self, spec: CSpec, blur: NDArray[Any], psi: Psi, *, across: int | None = None) -> None:
         super().__init__()
-        self.profiles = nn.Parameter(_float(profiles_of(blur)))
-        self.spec, self.psi, self.across = spec, psi, across or spec.stride
-        self._bases: dict[tuple[int, int, Any], Tensor] = {}
-
-    def _matrix(self, profile: Tensor, size: int, stride: int) -> Tensor:
-        """Blur of kernel - 1 taps, then the average of two neighbours, along one side: (cells, size)."""
-        spec, key = self.spec, (size, stride, profile.device)
-        if key not in self._bases:
-            basis = np.stack([banded(tap, size, spec.padding, stride) for tap in np.eye(spec.kernel)])
-            pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
-            self._bases[key] = _float(np.einsum("jk,khw->jhw", pair, basis)).to(profile.device)
-        return torch.einsum("j,jhw->hw", profile, self._bases[key])
+        u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
+        if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
+            advice = "start from a model of preset neocog"
+            raise UsageError(f"a blur is no outer product of weights >= 0; {advice}")
+        self.profiles = nn.Parameter(_float(np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])))
+        self.spec, self.psi, self.strides = spec, psi, (spec.stride, across or spec.stride)
 
     def forward(self, u: Tensor) -> Tensor:
-        down = self._matrix(self.profiles[0], u.shape[2], self.spec.stride)
-        across = self._matrix(self.profiles[1], u.shape[3], self.across)
+        down, across = (
+            torch.einsum("j,jhw->hw", profile, _pooling(self.spec, size, stride, profile.device))
+            for profile, size, stride in zip(self.profiles, u.shape[2:], self.strides, strict=True)
+        )
         x = u.permute(0, 2, 3, 1)  # channels last: no copies
         count, high, wide, planes = x.shape
         x = torch.bmm(down.expand(count, -1, -1), x.reshape(count, high, wide * planes))
         x = _Across.apply(across, x.view(-1, wide, planes))
         y = x.view(count, len(down), len(across), planes).permute(0, 3, 1, 2)
         return GentleRoot.apply(y) if self.psi == "sqrt" else y / (1 + y)
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def constrain(self) -> None:
-        self.profiles.clamp_(min=0)
-
-    def blur(self) -> NDArray[np.float32]:
-        return np.asarray(np.outer(*double(self.profiles)), np.float32)
 
 
 class Layers(nn.Module):  # type: ignore[misc]
@@ -178,14 +170,20 @@ class Layers(nn.Module):  # type: ignore[misc]
         cells = zip(spec.c, model.blurs, across, strict=True)
         self.c = nn.ModuleList(CCells(c, blur, model.psi, across=stride) for c, blur, stride in cells)
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
-        for layer in (*self.s, *self.c):
-            layer.constrain()
+        for s in self.s:
+            s.direction.clamp_(min=0)
+            s.length.clamp_(np.log(_SHORTEST), np.log(_LONGEST))
+            s.c_log.clamp_(-9, 5)
+            s.threshold.clamp_(-5, 5)
+        for c in self.c:
+            c.profiles.clamp_(min=0)
 
     def learned(self, model: Model, **more: Any) -> Model:
         """A model with these layers as they are now."""
-        s, blurs = tuple(layer.weights() for layer in self.s), tuple(layer.blur() for layer in self.c)
-        return replace(model, s=s, blurs=blurs, **more)
+        blurs: Any = tuple(np.asarray(np.outer(*double(c.profiles)), np.float32) for c in self.c)
+        return replace(model, s=tuple(s.weights() for s in self.s), blurs=blurs, **more)
 
 
 class Trainable(Layers):
@@ -249,14 +247,6 @@ class GentleRoot(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, slope: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
         return slope * (0.5 / y.clamp(min=_STEEPEST**0.5)) * (y > 0)
-
-
-def profiles_of(blur: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the profiles >= 0, (2, kernel), whose outer product a blur is; UsageError if it is none."""
-    u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
-    if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
-        raise UsageError("a blur is no outer product of weights >= 0; start from a model of preset neocog")
-    return np.asarray(np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0]))
 
 
 def _float(values: Any) -> Tensor:

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from neocog.learning.augment import box
 from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import CELL, FLOOR, SIGNS, UNIT, WINDOW
 from neocog.vision.finder_model import FinderModel
-
-Tensor = Any
 
 OUTPUTS = 6 + 10 + len(SIGNS)
 DIGIT, SIGN, WIDE, HIGH, RIGHT, DOWN = range(6)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from neocog.errors import ModelError
 from neocog.learning.checkpoint import Run, RunningMean, worded
@@ -26,8 +27,6 @@ from neocog.learning.drawing.page import Page, compared, draw_pages, prepare, wr
 from neocog.learning.finder.networks import ConvNorm, FinderNetwork, Targets, loss, normalised, targets
 from neocog.vision.finder import FinderSettings, decode, merged
 from neocog.vision.finder_model import load_finder
-
-Tensor = Any
 
 Told = tuple[Tensor, Tensor]  #: loss of a batch, and how wrong each of its pages is
 
@@ -107,9 +106,8 @@ class _Run:
             own = self.network.graph()
             shapes = [{name: value.shape for name, value in one.tensors.items()} for one in (own, self.begun)]
             if own.nodes != self.begun.nodes or shapes[0] != shapes[1]:
-                raise ModelError(
-                    f"--start {settings.start}: its layers are others; give a finder as the shipped"
-                )
+                words = "its layers are others; give a finder as the shipped"
+                raise ModelError(f"--start {settings.start}: {words}")
 
     def learn(self, pool: ProcessPoolExecutor, minutes: float | None) -> FinderNetwork:
         settings, end = self.settings, self.begin + 60 * (math.inf if minutes is None else minutes)
