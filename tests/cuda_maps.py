@@ -85,7 +85,7 @@ def some_digits(count):
 
 
 def assert_maps_agree(got, want, bound, *, squared=True):
-    """Errors are shares of a map's strongest response; of C-cells squares are compared unless told otherwise."""
+    """Errors are shares of a map's strongest response; of C-cells, squares are compared if ``squared``."""
     assert list(got) == list(want)
     for layer, values in want.items():
         found = got[layer].astype(np.float64)
