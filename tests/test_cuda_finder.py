@@ -1,4 +1,4 @@
-"""The finder's kernels in the emulator, against float64 operations and the finder on the CPU."""
+"""The finder's kernels in the emulator, against the finder on the CPU."""
 
 import math
 import pickle
@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
@@ -19,7 +18,7 @@ from neocog.network.registry import models_dir
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
-from neocog.vision.finder_model import FinderModel, load_finder
+from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.emulator import Emulator
@@ -57,33 +56,8 @@ def graph_of(seed=0):
 
 
 def computed(g, x):
-    """The graph in float64, operation by operation; (H, W) -> (C, h, w)."""
-    maps = {"x": x[None].astype(np.float64)}
-    for node in g.nodes:
-        given, conv = [maps[name] for name in node["inputs"] if name in maps], node["op"] == "Conv"
-        maps[node["output"]] = convolved(*given, g, node) if conv else OPERATIONS[node["op"]](*given)
-    return maps[g.nodes[-1]["output"]]
-
-
-OPERATIONS = {
-    "Relu": lambda a: np.maximum(a, 0),
-    "Add": np.add,
-    "Resize": lambda a: a.repeat(2, axis=1).repeat(2, axis=2),
-}
-
-
-def convolved(u, g, node):
-    weight = g.tensors[node["inputs"][1]].astype(np.float64)
-    n, per_group, side, _ = weight.shape
-    stride, dilation, edge = node["stride"], node["dilation"], node["padding"]
-    u = np.pad(u, ((0, 0), (edge, edge), (edge, edge)))
-    reach = dilation * (side - 1) + 1
-    seen = sliding_window_view(u, (reach, reach), (1, 2))[:, ::stride, ::stride, ::dilation, ::dilation]
-    groups = (node["groups"], -1, per_group, side, side)
-    seen = seen.reshape(node["groups"], per_group, *seen.shape[1:])
-    out = np.einsum("gnkyx,gkhwyx->gnhw", weight.reshape(groups), seen).reshape(n, *seen.shape[2:4])
-    bias = g.tensors[node["inputs"][2]] if len(node["inputs"]) > 2 else np.zeros(n)
-    return out + bias[:, None, None]
+    """What OpenCV's dnn makes of a picture, (H, W) -> (C, h, w)."""
+    return OpenCV(FinderModel(g.nodes, g.tensors, {}, "f"))(x.astype(np.float32))
 
 
 def network_of(machine, g):
