@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 
@@ -106,9 +107,9 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
             emulator.launch(launch)
     levels, _, greys, x, count = launch_of(frame, "normalise").args
     assert count[0] == 0
-    before, (shapes, padded) = grey, level_shapes(shape, settings)
+    before, factors = grey, cpu.sizes(shape, settings)
     for row, (h, w), (rows, columns), factor in zip(
-        levels, shapes, padded, cpu.sizes(shape, settings), strict=True
+        levels, *level_shapes(shape, settings), factors, strict=True
     ):
         now = resized(before, (h, w)) if factor < 1 else grey
         before = greys[row[0] : row[0] + h * w].reshape(h, w)
@@ -121,8 +122,6 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
 
 
 def resized(grey, shape):
-    import cv2
-
     return np.asarray(cv2.resize(grey, shape[::-1], interpolation=cv2.INTER_AREA))
 
 
@@ -159,10 +158,8 @@ def test_marks_are_those_of_the_cpu(most, order):
         np.testing.assert_allclose(getattr(got, part), getattr(wanted, part), rtol=1e-5, atol=near)
 
 
-def sample(name, shape):
-    import cv2
-
-    return resized(np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE)), shape)
+def sample(name):
+    return np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE))
 
 
 def agree(got, wanted, bound=0.02):
@@ -209,7 +206,7 @@ def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
     monkeypatch.setattr(faked, "_network", FinderNetwork(faked._gpu, model.nodes, model.tensors))
     monkeypatch.setattr(faked, "find", lambda grey, how: sizes.append(grey.shape) or at_once(grey, how))
     grey = np.full((90, 400), 210, np.uint8)
-    page = sample("note.jpg", (120, 160))
+    page = resized(sample("note.jpg"), (120, 160))
     grey[40:70, 200:260] = resized(page[20:100], (30, 60))
     got, on_cpu = search(grey, faked), open_finder(model)
     assert len(got) > 10
@@ -285,11 +282,9 @@ def test_the_gpu_answers_as_the_equations():
 @pytest.mark.parametrize("shape", [(480, 640), (720, 1280), (333, 517)])
 @pytest.mark.parametrize("name", ["note.jpg", "phone.jpg"])
 def test_the_gpu_finds_what_the_cpu_finds(shape, name):
-    import cv2
-
     model, settings = load_finder(SHIPPED), FinderSettings(fine=math.inf)
     on_gpu, on_cpu = open_finder(model, device="cuda"), open_finder(model)
-    grey = np.asarray(cv2.resize(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE), shape[::-1]))
+    grey = np.asarray(cv2.resize(sample(name), shape[::-1]))
     wanted = find(grey, on_cpu, settings)
     for _ in range(3):  # without a graph, as one, and again
         agree(find(grey, on_gpu, settings), wanted)
