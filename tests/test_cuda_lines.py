@@ -67,6 +67,15 @@ def passed(machine, work, strips):
     return work.likelihoods()
 
 
+def as_the_equations(machine, model, strip):
+    """Log likelihoods of a strip by a pass whose maps are held against the equations."""
+    work = LinePass(machine, model, "fp32")
+    (logs,), want = passed(machine, work, [strip]), reference.respond_line(strip, model)
+    maps = {"U0": want["U0"].astype(np.float32), **work.maps()}
+    assert_maps_agree(maps, want, BOUND["fp32"])
+    return logs
+
+
 # --- in the emulator --------------------------------------------------------------------------
 
 
@@ -96,19 +105,13 @@ def test_blurs_of_any_form(emulator):
     spec = preset("ikeda2011")
     blurs = tuple(blur_kernel(c).astype(np.float32) for c in spec.c)
     digits = replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
-    model, strip = replace(line_model(), digits=digits), drawn(2, 9, longest=3)[1]
     assert lines.profiles_of(blurs[0]).shape[0] > 1
-    work = LinePass(emulator, model, "fp32")
-    passed(emulator, work, [strip])
-    want = reference.respond_line(strip, model)
-    maps = {"U0": want["U0"].astype(np.float32), **work.maps()}
-    assert_maps_agree(maps, want, BOUND["fp32"])
+    as_the_equations(emulator, replace(line_model(), digits=digits), drawn(2, 9, longest=3)[1])
 
 
 def test_in_any_order_of_threads():
-    strip, model = drawn(1, 5, longest=3), line_model()
-    machines = Emulator(order="reversed"), Emulator(order=5)
-    np.testing.assert_array_equal(*(passed(on, LinePass(on, model, "fp32"), strip)[0] for on in machines))
+    machines, strip = (Emulator(order="reversed"), Emulator(order=5)), drawn(1, 5, longest=3)[0]
+    np.testing.assert_array_equal(*(as_the_equations(on, line_model(), strip) for on in machines))
 
 
 def test_tiles_hold_all_that_their_cells_see():
