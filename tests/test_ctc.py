@@ -213,7 +213,7 @@ def test_columns_that_say_nothing_take_no_time(fill: float, count: int) -> None:
 def test_the_temperature_makes_p_the_share_that_is_right() -> None:
     rng = np.random.default_rng(2)
     lines, texts = [], []
-    for _ in range(300):
+    for _ in range(150):
         logp = columns(rng, 5, spread=3.0)
         codes = [rng.choice(BLANK + 1, p=np.exp(row) / np.exp(row).sum()) for row in logp]
         texts.append("".join(ALPHABET[code] for code, _ in groupby(codes) if code != BLANK))

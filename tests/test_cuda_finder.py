@@ -1,13 +1,13 @@
-"""The finder's kernels in the emulator, against float64 operations and the finder on the CPU."""
+"""The finder's kernels in the emulator, against the finder on the CPU."""
 
 import math
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, brought, finding, level_shapes
@@ -19,7 +19,7 @@ from neocog.network.registry import models_dir
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
-from neocog.vision.finder_model import FinderModel, load_finder
+from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.emulator import Emulator
@@ -57,33 +57,8 @@ def graph_of(seed=0):
 
 
 def computed(g, x):
-    """The graph in float64, operation by operation; (H, W) -> (C, h, w)."""
-    maps = {"x": x[None].astype(np.float64)}
-    for node in g.nodes:
-        given, conv = [maps[name] for name in node["inputs"] if name in maps], node["op"] == "Conv"
-        maps[node["output"]] = convolved(*given, g, node) if conv else OPERATIONS[node["op"]](*given)
-    return maps[g.nodes[-1]["output"]]
-
-
-OPERATIONS = {
-    "Relu": lambda a: np.maximum(a, 0),
-    "Add": np.add,
-    "Resize": lambda a: a.repeat(2, axis=1).repeat(2, axis=2),
-}
-
-
-def convolved(u, g, node):
-    weight = g.tensors[node["inputs"][1]].astype(np.float64)
-    n, per_group, side, _ = weight.shape
-    stride, dilation, edge = node["stride"], node["dilation"], node["padding"]
-    u = np.pad(u, ((0, 0), (edge, edge), (edge, edge)))
-    reach = dilation * (side - 1) + 1
-    seen = sliding_window_view(u, (reach, reach), (1, 2))[:, ::stride, ::stride, ::dilation, ::dilation]
-    groups = (node["groups"], -1, per_group, side, side)
-    seen = seen.reshape(node["groups"], per_group, *seen.shape[1:])
-    out = np.einsum("gnkyx,gkhwyx->gnhw", weight.reshape(groups), seen).reshape(n, *seen.shape[2:4])
-    bias = g.tensors[node["inputs"][2]] if len(node["inputs"]) > 2 else np.zeros(n)
-    return out + bias[:, None, None]
+    """What OpenCV's dnn makes of a picture, (H, W) -> (C, h, w)."""
+    return OpenCV(FinderModel(g.nodes, g.tensors, {}, "f"))(x.astype(np.float32))
 
 
 def network_of(machine, g):
@@ -143,9 +118,9 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
             emulator.launch(launch)
     levels, _, greys, x, count = launch_of(frame, "normalise").args
     assert count[0] == 0
-    before, (shapes, padded) = grey, level_shapes(shape, settings)
+    before, factors = grey, cpu.sizes(shape, settings)
     for row, (h, w), (rows, columns), factor in zip(
-        levels[1:], shapes, padded, cpu.sizes(shape, settings), strict=True
+        levels[1:], *level_shapes(shape, settings), factors, strict=True
     ):
         now = resized(before, (h, w)) if factor < 1 else grey
         before = greys[row[0] : row[0] + h * w].reshape(h, w)
@@ -158,8 +133,6 @@ def test_sizes_and_contrast_are_those_of_the_cpu(shape, long_side, order):
 
 
 def resized(grey, shape):
-    import cv2
-
     return np.asarray(cv2.resize(grey, shape[::-1], interpolation=cv2.INTER_AREA))
 
 
@@ -196,10 +169,8 @@ def test_marks_are_those_of_the_cpu(most, order):
         np.testing.assert_allclose(getattr(got, part), getattr(wanted, part), rtol=1e-5, atol=near)
 
 
-def sample(name, shape):
-    import cv2
-
-    return resized(np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE)), shape)
+def sample(name):
+    return np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE))
 
 
 def agree(got, wanted, bound=0.02):
@@ -245,7 +216,7 @@ def test_pages_are_searched_in_the_tiles_of_the_cpu(faked, monkeypatch):
     monkeypatch.setattr(faked, "_network", FinderNetwork(faked._gpu, model.nodes, model.tensors))
     monkeypatch.setattr(faked, "find", lambda grey, how: sizes.append(grey.shape) or at_once(grey, how))
     grey = np.full((90, 400), 210, np.uint8)
-    page = sample("note.jpg", (120, 160))
+    page = resized(sample("note.jpg"), (120, 160))
     grey[40:70, 200:260] = resized(page[20:100], (30, 60))
     got, on_cpu = search(grey, faked), open_finder(model)
     assert len(got) > 10
@@ -321,11 +292,9 @@ def test_the_gpu_answers_as_the_equations():
 @pytest.mark.parametrize("shape", [(480, 640), (720, 1280), (333, 517)])
 @pytest.mark.parametrize("name", ["note.jpg", "phone.jpg"])
 def test_the_gpu_finds_what_the_cpu_finds(shape, name):
-    import cv2
-
     model, settings = load_finder(SHIPPED), FinderSettings(fine=math.inf)
     on_gpu, on_cpu = open_finder(model, device="cuda"), open_finder(model)
-    grey = np.asarray(cv2.resize(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE), shape[::-1]))
+    grey = np.asarray(cv2.resize(sample(name), shape[::-1]))
     wanted = find(grey, on_cpu, settings)
     for _ in range(3):  # without a graph, as one, and again
         agree(find(grey, on_gpu, settings), wanted)

@@ -28,6 +28,7 @@ from neocog.network.model import load_model
 from neocog.network.spec import REJECT
 from neocog.network.u0 import u0_from_digits
 from tests.cuda_maps import error_of, excitable_model, responses, some_digits, sparse
+from tests.cuda_support import first
 from tests.emulator import Emulator
 from tests.support import digits_of, tiny_model
 from tests.test_cuda_lines import drawn, line_model
@@ -60,8 +61,7 @@ def check(machine, version, name, layer, precision, planes=(26, 7, 7), tiling=No
 
 def cases(version, name, *rows, quick=1000):
     """Rows are layer, precision, planes[, tiling, batch, blur]; those after the first so many are slow."""
-    return [pytest.param((version, name, *row), marks=[pytest.mark.slow] * (at >= quick))
-            for at, row in enumerate(rows)]  # fmt: skip
+    return first(quick, [((version, name, *row),) for row in rows])
 
 
 S_PLANES, C_PLANES = (11, 19, 13), (26, 7, 7)  # of C neither one group of 16 nor two
@@ -270,10 +270,6 @@ def digits(count):
     return np.stack([kinds[i % len(kinds)] for i in range(count)]).astype(np.uint8)
 
 
-def pictures(scale):
-    return np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
-
-
 def pale(batch):
     seen = [np.random.default_rng(seed).integers(0, 4, (28, 28)) for seed in PALE]
     return np.resize(np.array(seen, np.uint8), (batch, 28, 28))
@@ -292,7 +288,8 @@ def edges():
 @pytest.mark.parametrize(("version", "seen", "precision", "bound"), [
     *(("digits", digits(count), "fp32", 1e-6) for count in (1, 14, 140)),
     ("digits", digits(3), "fp16", 5e-4),
-    *(("U0", pictures(scale), "fp32", 1e-6) for scale in (1.0, 1e-4, 30.0)),
+    *(("U0", scale * np.random.default_rng(2).normal(size=(3, 65, 65)).astype(np.float32), "fp32", 1e-6)
+      for scale in (1, 1e-4, 30)),
     *(("digits", pale(count), "fp32", 1e-6) for count in (5, 140)),
     ("U0", edges(), "fp32", 1e-6),
 ])  # fmt: skip
@@ -306,23 +303,19 @@ def test_contrast_and_silence_are_as_in_float64(emulator, version, seen, precisi
     assert np.array_equal(got > 0, wanted > 0)
 
 
-def test_pale_digits_and_edges_are_at_silence():
-    spec, u0 = tiny_model().spec.contrast, u0_from_digits(pale(5))
-    near, far = (reference.contrast(u0, replace(spec, silence=spec.silence + off)) for off in (-3e-10, 3e-10))
-    assert ((near > 0) != (far > 0)).any(axis=(1, 2, 3)).all()
-    wanted = reference.contrast(edges(), spec).reshape(60, -1)
-    assert 0 < (wanted.max(axis=1) > 0).sum() < 60
-
-
 # --- decision ---------------------------------------------------------------------------------
 
 
-def decided(emulator, counts, us4, labels=None):
-    """Hold the kernel against the CPU's decision; so many planes of each label, in no order."""
+def mixed(counts):
+    """Labels in no order, each so many times."""
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(10), counts))
+
+
+def decided(emulator, labels, us4):
+    """Hold the kernel against the CPU's decision."""
     tiny = tiny_model()
-    own = np.random.default_rng(0).permutation(np.repeat(np.arange(10), counts))
-    s4 = replace(tiny.s[3], reference=tiny.s[3].reference[own])
-    model, us4 = replace(tiny, s=(*tiny.s[:3], s4), labels=labels(own) if labels else own), us4(own)
+    s4 = replace(tiny.s[3], reference=tiny.s[3].reference[labels % 10])
+    model = replace(tiny, s=(*tiny.s[:3], s4), labels=labels)
     lay = layouts(model.spec, model.planes, "fp16")
     step = Decide(emulator, model, 0, lay, "fp16")
     source = np.zeros(lay["US4"].shape(len(us4)), dtype=np.float32)
@@ -339,14 +332,11 @@ def decided(emulator, counts, us4, labels=None):
     return wanted.label
 
 
-def random_us4(batch, active):
-    def us4(labels):
-        shape = (batch, 5, 5, len(labels))
-        found = (0.5 + 0.2 * sparse(shape, active=1.0)) * (sparse(shape, seed=2, active=active) > 0)
-        found[-1] = 0
-        return found.astype(np.float32)
-
-    return us4
+def random_us4(batch, planes, active):
+    shape = (batch, 5, 5, planes)
+    found = (0.5 + 0.2 * sparse(shape, active=1.0)) * (sparse(shape, seed=2, active=active) > 0)
+    found[-1] = 0
+    return found.astype(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -355,55 +345,20 @@ def random_us4(batch, active):
 )  # fmt: skip
 @pytest.mark.parametrize("active", [0.1, 0.9])
 def test_the_decision_is_the_cpus(emulator, counts, active):
-    decided(emulator, counts, random_us4(7, active))
+    decided(emulator, mixed(counts), random_us4(7, sum(counts), active))
 
 
 def test_planes_of_no_digit_may_win_and_ties_go_to_the_lower_label(emulator):
-    found = decided(emulator, [7] * 10, random_us4(12, 0.1),
-                    lambda labels: np.where(np.arange(70) % 9 == 0, REJECT, labels))  # fmt: skip
+    labels = mixed([7] * 10)
+    found = decided(emulator, np.where(np.arange(70) % 9 == 0, REJECT, labels), random_us4(12, 70, 0.1))
     assert (found[:-1] == -1).any()
     assert (found >= 0).any()
-
-    def tie(labels):
-        us4 = np.zeros((2, 5, 5, 70), dtype=np.float32)
-        us4[0, 1, 1, [np.flatnonzero(labels == label)[0] for label in (3, 5)]] = 0.5
-        return us4
-
-    assert decided(emulator, [7] * 10, tie).tolist() == [3, -1]
+    tie = np.zeros((2, 5, 5, 70), dtype=np.float32)
+    tie[0, 1, 1, [np.flatnonzero(labels == label)[0] for label in (3, 5)]] = 0.5
+    assert decided(emulator, labels, tie).tolist() == [3, -1]
 
 
-# --- on a GPU ---------------------------------------------------------------------------------
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("batch", [1, 3, 8])
-def test_a_cluster_answers_as_blocks_that_share_global_memory(batch):
-    """Both add the parts of a window in the order of the window, so not a bit differs."""
-    machine, found = gpu(0), []
-    if not s.serves(machine.arch, machine.processors):
-        pytest.skip("no clusters on this device")
-    for cluster in (0, 1):
-        with machine.xp.cuda.Stream(non_blocking=True) as stream:
-            work = digit_pass(machine, load_model("neocog-small"), "fp16", batch=batch)
-            work.arrays["digits"].set(some_digits(batch))
-            launches, kernels = [], set()
-            for one in work.launches:
-                defines = dict(one.kernel.defines)
-                if defines.get("KSPLIT", 1) != 1:
-                    defines["CLUSTER"] = cluster
-                kernels.add(kernel := replace(one.kernel, defines=tuple(defines.items())))
-                launches.append(one._replace(kernel=kernel))
-            enqueue(machine, launches)
-            stream.synchronize()
-            found.append((work.maps("US4"), work.arrays["answers"].get()))
-        assert any(("CLUSTER", 1) in kernel.defines for kernel in kernels) == bool(cluster)
-    assert (found[0][0] > 0).any()
-    for got, want in zip(*found, strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
-# --- whole passes, stage by stage ---
-
+# --- whole passes, stage by stage -------------------------------------------------------------
 
 #: Largest error of a stage fed with the device's own maps, as a share of its strongest response.
 STAGE_BOUND = {"fp32": 1e-5, "fp16": 5e-3}
@@ -442,6 +397,32 @@ def test_an_error_is_told_of_its_own_stage(emulator):
 
 
 # --- on a GPU ---------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_a_cluster_answers_as_blocks_that_share_global_memory(batch):
+    """Both add the parts of a window in the order of the window, so not a bit differs."""
+    machine, found = gpu(0), []
+    if not s.serves(machine.arch, machine.processors):
+        pytest.skip("no clusters on this device")
+    for cluster in (0, 1):
+        with machine.xp.cuda.Stream(non_blocking=True) as stream:
+            work, launches = digit_pass(machine, load_model("neocog-small"), "fp16", batch=batch), []
+            work.arrays["digits"].set(some_digits(batch))
+            for one in work.launches:
+                defines = dict(one.kernel.defines)
+                if defines.get("KSPLIT", 1) != 1:
+                    defines["CLUSTER"] = cluster
+                kernel = replace(one.kernel, defines=tuple(defines.items()))
+                launches.append(one._replace(kernel=kernel))
+            enqueue(machine, launches)
+            stream.synchronize()
+            found.append((work.maps("US4"), work.arrays["answers"].get()))
+        assert any(("CLUSTER", 1) in one.kernel.defines for one in launches) == bool(cluster)
+    assert (found[0][0] > 0).any()
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.gpu

@@ -5,10 +5,10 @@ import pytest
 
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError, InputError
+from tests import emulator as emulator_module
 from tests.emulator import Emulator
 
 F32 = np.float32
-ORDERS = ("forward", "reversed", 1)
 
 #: Each block reverses its part of x by way of shared memory.
 REVERSE = """
@@ -39,24 +39,14 @@ def run(tmp_path, emulator):
     return launch
 
 
-def reverse(run, barrier, order):
-    x = np.arange(1, 1025, dtype=F32)
-    y = np.zeros_like(x)
-    body = REVERSE.format(barrier=barrier)
-    machine = Emulator(order=order)
-    run("const float* x, float* y", body, x, y, threads=128, blocks=8, shared=512, machine=machine)
-    return np.array_equal(y, x.reshape(8, 128)[:, ::-1].ravel())
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_removed_barrier_gives_a_wrong_result(run, order):
-    assert reverse(run, "__syncthreads();", order)
-    assert not reverse(run, "", order)
-    for barrier, right in (("__syncwarp();", True), ("", False)):
-        x, y = np.arange(1, 33, dtype=F32), np.zeros(32, F32)
-        body = REVERSE.format(barrier=barrier)
-        run("const float* x, float* y", body, x, y, shared=128, machine=Emulator(order=order))
-        assert np.array_equal(y, x[::-1]) == right
+@pytest.mark.parametrize("order", ["forward", "reversed", 1])
+@pytest.mark.parametrize(("barrier", "threads"), [("__syncthreads();", 128), ("__syncwarp();", 32)])
+def test_a_removed_barrier_gives_a_wrong_result(run, barrier, threads, order):
+    x, machine, how = np.arange(1, 1025, dtype=F32), Emulator(order=order), "const float* x, float* y"
+    for words, right in ((barrier, True), ("", False)):
+        y, size = np.zeros_like(x), {"threads": threads, "blocks": len(x) // threads, "shared": 4 * threads}
+        run(how, REVERSE.format(barrier=words), x, y, **size, machine=machine)
+        assert np.array_equal(y.reshape(-1, threads)[:, ::-1].ravel(), x) == right
 
 
 BLOCKS = np.arange(4)[:, None]
@@ -79,10 +69,8 @@ def test_words_of_cuda_and_atomics_across_blocks(run):
     run("int* y", f"int x = threadIdx.x; {calls}", seen, threads=64, blocks=4)
     for got, (word, want) in zip(seen, WORDS.items(), strict=True):
         np.testing.assert_array_equal(got, np.broadcast_to(want, (4, 64)), err_msg=word)
-    sums, counts = np.zeros(1, F32), np.zeros(1, np.int32)
-    body = """atomicAdd(sums, 0.5f);
-    atomicAdd(counts, 1);"""
-    run("float* sums, int* counts", body, sums, counts, threads=64, blocks=50)
+    sums, counts, body = np.zeros(1, F32), np.zeros(1, np.int32), "atomicAdd(x, 0.5f); atomicAdd(n, 1);"
+    run("float* x, int* n", body, sums, counts, threads=64, blocks=50)
     assert (sums[0], counts[0]) == (1600, 3200)
 
 
@@ -100,20 +88,16 @@ MMA = """
 
 @pytest.mark.parametrize("call", ["mma_half", "mma_tf32"])
 def test_matrix_products_of_a_warp(run, call):
-    random = np.random.default_rng(0)
-    depth = 8 if call == "mma_tf32" else 16
-    a, b = random.normal(size=(16, depth)).astype(F32), random.normal(size=(8, depth)).astype(F32)
-    d = random.normal(size=(16, 8)).astype(F32)
+    random, depth = np.random.default_rng(0), 8 if call == "mma_tf32" else 16
+    a, b, d = (random.normal(size=shape).astype(F32) for shape in ((16, depth), (8, depth), (16, 8)))
     if call == "mma_half":
-        stored = [x.astype(np.float16) for x in (a, b)]
-        a, b = (x.astype(F32) for x in stored)
+        words = [x.astype(np.float16).view(np.uint32) for x in (a, b)]
+        a, b = (x.view(np.float16).astype(np.float64) for x in words)
     else:  # the hardware reads the upper 19 bits
-        stored = [a, b]
-        a, b = ((x.view(np.uint32) & 0xFFFFE000).view(F32) for x in stored)
-    wanted = d + a.astype(np.float64) @ b.T.astype(np.float64)
-    body = MMA.replace("CALL", call)
-    words = [np.ascontiguousarray(x).view(np.uint32) for x in stored]
-    run("const u32* a, const u32* b, float* d", body, *words, d)
+        words = [x.view(np.uint32) for x in (a, b)]
+        a, b = ((x & 0xFFFFE000).view(F32).astype(np.float64) for x in words)
+    wanted = d + a @ b.T
+    run("const u32* a, const u32* b, float* d", MMA.replace("CALL", call), *words, d)
     np.testing.assert_allclose(d, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -129,15 +113,13 @@ COPIES = """
 """
 
 
-@pytest.mark.parametrize(
-    ("wait", "arrived"), [("", 0), ("copy_async_wait<1>();", 128), ("copy_async_wait<0>();", 256)]
-)
-def test_asynchronous_copies_arrive_at_the_wait(run, wait, arrived):
-    source, target = np.arange(256, dtype=F32), np.zeros(256, F32)
-    body = COPIES.format(wait=wait)
-    run("const float* from, float* to", body, source, target, shared=1024)
-    np.testing.assert_array_equal(target[:arrived], source[:arrived])
-    assert np.isnan(target[arrived:]).all()
+def test_asynchronous_copies_arrive_at_the_wait(run):
+    source = np.arange(256, dtype=F32)
+    for wait, arrived in (("", 0), ("copy_async_wait<1>();", 128), ("copy_async_wait<0>();", 256)):
+        target = np.zeros(256, F32)
+        run("const float* from, float* to", COPIES.format(wait=wait), source, target, shared=1024)
+        np.testing.assert_array_equal(target[:arrived], source[:arrived])
+        assert np.isnan(target[arrived:]).all()
 
 
 SHARED = "DYNAMIC_SHARED(raw); "
@@ -222,16 +204,12 @@ def test_arguments_are_held_against_the_kernel(run, args, message):
 
 
 def test_what_cannot_be_built_or_launched_is_one_line(run, monkeypatch):
-    import tests.emulator as module
-
     for options in ({"threads": 2048}, {"shared": 300_000}, {"blocks": 0}):
         with pytest.raises(DeviceError, match=r"kernel probe for 75: .* are not for 90"):
             run("float* y", "y[0] = 1;", np.zeros(4, F32), **options)
     with pytest.raises(DeviceError, match=r"^[^\n]*does not build[^\n]*error[^\n]*$"):
         run("float* y", "y[0] = nothing;", np.zeros(4, F32))
-    module._compiler.cache_clear()
+    monkeypatch.setattr(emulator_module, "_compiler", emulator_module._compiler.__wrapped__)
     monkeypatch.setenv("PATH", "/nowhere")
-    kernel = Kernel("platform.cuh", "none", (("UNSEEN", 1),))
     with pytest.raises(DeviceError, match=r"g\+\+ is not found"):
-        Emulator().launch(Launch(kernel, (1, 1, 1), ()))
-    module._compiler.cache_clear()
+        Emulator().launch(Launch(Kernel("platform.cuh", "none", ()), (1, 1, 1), ()))

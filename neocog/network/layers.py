@@ -190,8 +190,6 @@ def s_layer(spec: SSpec, weights: SWeights, size: int, xp: ModuleType = np) -> "
 
 
 class _Cells:
-    """A layer of S-cells."""
-
     whole = False  #: whether every cell is computed
 
     def __init__(self, spec: SSpec, weights: SWeights, size: int, xp: ModuleType) -> None:

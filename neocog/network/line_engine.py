@@ -383,7 +383,6 @@ class LineEngine:
 
     @property
     def where(self) -> str:
-        """The device, for people."""
         return f"cpu, {self.threads} threads"
 
     def likelihoods(self, strips: Sequence[NDArray[Any]]) -> list[Floats]:

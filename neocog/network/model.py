@@ -38,7 +38,6 @@ MAX_DEPTH = 16  #: lists and nested tables in the header: shipped ones have 5
 MAX_WEIGHT = 65504.0
 #: Of all maps of a digit: shipped models have 303 000, a plane of US4 for each of 55 000 digits makes 1.9e6.
 MAX_VALUES = 2_500_000
-_LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
 _CALCULATED = "reading", "rejection", "finetuning"  # parts of a card that are calculated with
@@ -200,7 +199,7 @@ def unpack(data: bytes, form: str, finish: Callable[[Model, Header, Tensors], T]
             weights.append(SWeights(x, c, float(threshold), float(q)))
         sides = ((i, layer.kernel - 1) for i, layer in enumerate(spec.c, start=1))
         blurs = [tensor_of(tensors, f"UC{i}.blur", (side, side)) for i, side in sides]
-        name, labels = printable(str(header["name"]))[:_LONGEST_NAME], tensors["US4.labels"].astype(np.int64)
+        name, labels = printable(str(header["name"]))[:200], tensors["US4.labels"].astype(np.int64)
         layers: tuple[Any, Any] = tuple(weights), tuple(blurs)
         temperature, card = float(header["temperature"]), header["card"]
         model = Model(name, spec, *layers, labels, header["psi"], temperature, card, version)

@@ -52,10 +52,8 @@ def inhibition(u: Maps, c: Maps, padding: int, dilation: int = 1) -> Maps:
 
     The planes are summed first, which is exact: the same c serves every plane (Ikeda eq. 2).
     """
-    energy = (u**2).sum(axis=1, keepdims=True)
-    return np.asarray(
-        np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, len(c), padding, dilation=dilation), c))
-    )
+    seen = windows((u**2).sum(axis=1, keepdims=True), len(c), padding, dilation=dilation)
+    return np.asarray(np.sqrt(np.einsum("bkhwij,ij->bhw", seen, c)))
 
 
 def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
@@ -120,13 +118,11 @@ def layer(name: str, u: Maps, model: Model, *, dense: bool = False) -> Maps:
         c, across = model.spec.c[stage], 1 if dense and stage == 2 else model.spec.c[stage].stride
         blur = model.blurs[stage].astype(np.float64)
         return c_response(u, blur, padding=c.padding, kind=model.psi, across=across)
-    s, own, last = model.spec.s[stage], model.s[stage], dense and stage == 3
-    if last:
-        u = np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE)))
+    own, how = model.s[stage], {"padding": model.spec.s[stage].padding}
+    if dense and stage == 3:
+        u, how["dilation"] = np.pad(u, ((0, 0), (0, 0), (0, 0), (BESIDE, BESIDE))), 2
     x, weights = own.reference.astype(np.float64), own.c.astype(np.float64)
-    return s_response(
-        u, x, weights, threshold=own.threshold, q=own.q, padding=s.padding, dilation=2 if last else 1
-    )
+    return s_response(u, x, weights, threshold=own.threshold, q=own.q, **how)
 
 
 def _layers(u0: Maps, model: Model, *, dense: bool) -> dict[str, Maps]:

@@ -9,9 +9,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -45,14 +45,8 @@ _TYPES = {
 _LIMITS = (2**31 - 1, 65535, 65535)  # blocks of a grid along x, y, z
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """A built kernel: its library and what its arguments are (see emulation_launch.h)."""
-
-    binary: ctypes.CDLL
-    arguments: tuple[str, ...]
-
-
+#: A built kernel: its library and what its arguments are (see emulation_launch.h).
+_Built = tuple[ctypes.CDLL, list[str]]
 #: Builds that this process has loaded, by fingerprint.
 _loaded: dict[str, _Built] = {}
 
@@ -91,23 +85,31 @@ class Emulator:
                 f"kernel {kernel.name} for {kernel.arch}{kernel.features}: {kernel.threads} threads, "
                 f"{kernel.shared} bytes and a grid of {launch.grid} are not for {self.arch}"
             )
-        built = _build(kernel)
-        if len(launch.args) != len(built.arguments):
-            raise InputError(
-                f"kernel {kernel.name}: got {len(launch.args)} arguments, expected {len(built.arguments)}"
-            )
+        library, arguments = _build(kernel)
+        got, expected = len(launch.args), len(arguments)
+        if got != expected:
+            raise InputError(f"kernel {kernel.name}: got {got} arguments, expected {expected}")
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
-        for i, (wanted, value) in enumerate(zip(built.arguments, launch.args, strict=True)):
+        for i, (wanted, value) in enumerate(zip(arguments, launch.args, strict=True)):
             where = f"kernel {kernel.name}, argument {i}"
             _check_argument(where, wanted, value)
             if wanted[0] in "rw":
                 words.append(ctypes.c_void_p(self._address(where, wanted, value, arrays)))
             else:
                 words.append(ctypes.create_string_buffer(value.tobytes()))
-        _run(built, launch, words, self.order, self.workers)
+        self._run(library, launch, words)
         for guarded in arrays.values():
             guarded.check_and_return()
+
+    def _run(self, library: ctypes.CDLL, launch: Launch, words: list[Any]) -> None:
+        pointers = (ctypes.c_void_p * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
+        grid = (ctypes.c_uint * 3)(*launch.grid)
+        mode, seed = {"forward": (0, 0), "reversed": (1, 0)}.get(self.order, (2, self.order))
+        plan = (ctypes.c_uint * 4)(launch.kernel.threads, launch.kernel.shared, self.workers, mode)
+        message = ctypes.create_string_buffer(_MESSAGE)
+        if library.emulated_launch(pointers, grid, plan, ctypes.c_ulonglong(seed), message, _MESSAGE):
+            raise DeviceError(message.value.decode(errors="replace"))
 
     def _address(self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]") -> int:
         """Return the address that the kernel gets for an array, a guarded copy's."""
@@ -157,17 +159,6 @@ def _check_argument(where: str, wanted: str, value: Any) -> None:
         raise InputError(f"{where}: got shape {shape}, strides {strides}, expected a C-contiguous array")
 
 
-def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:
-    pointers = (ctypes.c_void_p * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
-    grid = (ctypes.c_uint * 3)(*launch.grid)
-    mode = {"forward": 0, "reversed": 1}[order] if isinstance(order, str) else 2
-    plan = (ctypes.c_uint * 4)(launch.kernel.threads, launch.kernel.shared, workers, mode)
-    seed = ctypes.c_ulonglong(order if isinstance(order, int) else 0)
-    message = ctypes.create_string_buffer(_MESSAGE)
-    if built.binary.emulated_launch(pointers, grid, plan, seed, message, _MESSAGE):
-        raise DeviceError(message.value.decode(errors="replace"))
-
-
 @cache
 def _compiler() -> tuple[str, str]:
     path = shutil.which(os.environ.get("CXX", "g++"))
@@ -185,22 +176,23 @@ def _build(kernel: Kernel) -> _Built:
     """Build a kernel as its source is now, or take an earlier build of the same source."""
     key = fingerprint(kernel, *_environment(), headers=_HEADERS)
     if key not in _loaded:
-        _loaded[key] = _load(kernel, f"{key}.so")
+        path = _kept(f"{key}.so", partial(_compile, kernel))
+        library, out = ctypes.CDLL(str(path)), ctypes.create_string_buffer(1024)
+        path.unlink()  # loaded, a library needs its file no more
+        library.emulated_arguments(out)
+        _loaded[key] = library, out.value.decode().split()
     return _loaded[key]
 
 
-def _load(kernel: Kernel, name: str) -> _Built:
-    content = builds.load(name)
+def _kept(name: str, make: Callable[[Path], None]) -> Path:
+    """Return a file of this process with what was built under a name, now or earlier."""
+    path, content = Path(_folder().name) / name, builds.load(name)
     if content is None:
-        content = _compile(kernel)
-        builds.store(name, content)
-    path = Path(_folder().name) / name
-    path.write_bytes(content)
-    library = ctypes.CDLL(str(path))
-    path.unlink()  # loaded, a library needs its file no more
-    out = ctypes.create_string_buffer(1024)
-    library.emulated_arguments(out)
-    return _Built(library, tuple(out.value.decode().split()))
+        make(path)
+        builds.store(name, path.read_bytes())
+    else:
+        path.write_bytes(content)
+    return path
 
 
 @cache
@@ -212,36 +204,25 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 def _runtime() -> Path:
     """Return ``emulation_block.cpp``, built: every kernel is linked to it."""
     source = _HEADERS / "emulation_block.cpp"
-    kernel = Kernel(str(source), "", ())
-    name = f"{fingerprint(kernel, *_environment(), headers=_HEADERS)}.o"
-    target = Path(_folder().name) / name
-    content = builds.load(name)
-    if content is None:
-        _call_compiler("the emulator", *_flags(source), "-O1", "-c", source, "-o", target)
-        builds.store(name, target.read_bytes())
-    else:
-        target.write_bytes(content)
-    return target
+    name = f"{fingerprint(Kernel(str(source), '', ()), *_environment(), headers=_HEADERS)}.o"
+    return _kept(name, lambda target: _call("the emulator", source, "-O1", "-c", source, "-o", target))
 
 
-def _compile(kernel: Kernel) -> bytes:
-    source, runtime = sources(kernel)[0], _runtime()
+def _compile(kernel: Kernel, target: Path) -> None:
+    source, runtime, name = sources(kernel)[0], _runtime(), f"kernel {kernel.name}"
     defines = "".join(f"#define {name} {value}\n" for name, value in kernel.defines)
     with tempfile.TemporaryDirectory() as folder:
-        stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))
+        stub, part = (Path(folder) / name for name in ("stub.cpp", "kernel.o"))
         stub.write_text(f'{defines}#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
-        name = f"kernel {kernel.name}"
-        _call_compiler(name, *_flags(source), *_CHECKS, "-c", stub, "-o", part)
+        _call(name, source, *_CHECKS, "-c", stub, "-o", part)
         # Linked without _CHECKS, the library takes their functions from emulation_block.cpp.
-        _call_compiler(name, "-shared", "-pthread", part, runtime, "-o", target)
-        return target.read_bytes()
+        _call(name, None, "-shared", "-pthread", part, runtime, "-o", target)
 
 
-def _flags(source: Path) -> tuple[str, ...]:
-    return (*_FLAGS, *(f"-I{folder}" for folder in (kernel_folder(), source.parent, _HEADERS)))
-
-
-def _call_compiler(what: str, *words: str | Path) -> None:
+def _call(what: str, source: Path | None, *words: str | Path) -> None:
+    """Call the compiler, with the flags for a source, or to link."""
+    if source:
+        words = (*_FLAGS, *(f"-I{folder}" for folder in (kernel_folder(), source.parent, _HEADERS)), *words)
     done = subprocess.run([_compiler()[0], *words], capture_output=True, text=True, check=False)
     if done.returncode:
         first = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
