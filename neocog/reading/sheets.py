@@ -39,44 +39,24 @@ FITS = 0.6
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
-_BLANK = 2400  # long side, in pixels, to which blanks are reduced
-_SEEN = 1200  # and at which pages are compared with them
-_PAPER, _BRIGHTER = 220.0, 6.0  # grey levels of paper to which dark pages are made brighter, and how much
-_FEATURES = 2000  # of a page at most
-_TRIED = 6  # blanks, of many, that a page is laid onto: those with the most matches
+_SEEN = 1200  # long side, in pixels, at which pages are compared with blanks
+_PAPER = 220.0  # grey level of paper to which dark pages are made brighter, at most 6 times
 _INLIERS = 12  # matches that a homography must explain
 _THICK = 9, 25  # pixels of the thickest strokes of print on a page of `_SEEN`, and of writing in a field
 _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
-_OFF = 3.0  # and that matched places may, as a median: what makes them inliers
 _HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
-# Or median correlation of words around them: of 95 photographs 0.66 to 0.97, of 81 others one is above it.
-_WORDS = 0.6
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
-_WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
 _INK = 0.25  # of the usual contrast, from which a pixel is ink
-_FAINT = 0.4  # of the contrast of a field's writing, below which there is no ink
-_NEAR = 60  # pixels on each side along a rule that say how dark it is
-_HIDES = 0.6  # of the usual contrast, from which a rule hides strokes
-_SLOPES = np.linspace(-0.9, 0.9, 7, dtype=np.float32)  # columns a row, of strokes across a rule
-_THIN_PIECE = 0.06  # of a box's height
-_AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
-_HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
-_BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
 # In heights of a number's digits, how high a piece of ink is that may be one more of them: from, up to beyond
 # the box, where others write too, and up to within it, where it may be a scribble.
 _MARK, _TALLER, _SCRIBBLE = 0.4, 1.6, 2.5
 _SPECK = 20  # pixels of ink that may be a number
-_STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
-_THIN = 6.0  # of its thickness, its length
 _GOES_ON = "goes on beyond its box"
 _SOFT = "crossed out", "ink beside it, as high as a digit"
-_CLOSE = 1.0  # log likelihood that any number has more than one with `_DOUBT`, for which `_SOFT` is no reason
-_HARD = 0.5  # share of the likelihoods of numbers with other ink that counts in a rule: 31 of 47 are right
-_DOUBT = 0.9  # probability of a text below which a rule may choose another one
-_MENDED = 0.95  # and which that must have
+_DOUBT, _MENDED = 0.9, 0.95  # probability of a text below which a rule may choose one with the second
 # Digits of one sheet are of one hand. How sharply likeness (cosine) counts, what of it is none, its weight;
 # by what log likelihoods among digits are divided; what a digit that is not sure teaches (LOG, 2026-11-26).
 _SHARP, _UNLIKE, _LIKE, _COOLER, _UNSURE = 16.0, 0.5, 0.8, 1.4, 0.5
@@ -345,7 +325,7 @@ def _blanks(form: Form) -> list[_Blank]:
             if page.blank is None:
                 raise UsageError(f"{where}: the form names none; name a picture of it")
             try:
-                decoded = next(pages_of(page.blank, _BLANK, [page.number]), None)
+                decoded = next(pages_of(page.blank, 2400, [page.number]), None)  # reduced to a long side
             except InputError as error:
                 raise UsageError(f"{where}: {error}") from None
             if decoded is None:
@@ -361,9 +341,9 @@ def _blanks(form: Form) -> list[_Blank]:
 def _seen(grey: Grey) -> _Seen:
     paper = float(np.percentile(grey, 90))
     if paper < _PAPER:  # features and ink have a least contrast
-        grey = cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), _BRIGHTER))
+        grey = cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), 6.0))
     small = at_most(grey, _SEEN)
-    points, features = cv2.SIFT_create(_FEATURES).detectAndCompute(small, None)  # type: ignore[attr-defined]
+    points, features = cv2.SIFT_create(2000).detectAndCompute(small, None)  # type: ignore[attr-defined]
     order = np.argsort([-point.response for point in points], kind="stable")
     at = np.array([point.pt for point in points], np.float32).reshape(-1, 2)[order]
     features = features[order] if len(order) else np.zeros((0, 128), np.float32)
@@ -423,7 +403,7 @@ def _laid(page: _Seen, blanks: Sequence[_Blank]) -> tuple[_Laid | None, list[_Sp
         return None, spots, f"does not fit the form{else_}"
     layout = laid.blank.layout
     fields, share = layout.pages[laid.blank.number].fields, f"{laid.fit:.0%} of {layout.name}'s print"
-    if laid.fit < FITS or laid.residual * page.scale[0, 0] > _OFF:
+    if laid.fit < FITS or laid.residual * page.scale[0, 0] > 3:  # as far off as inliers may be
         why = f"does not fit the form ({share}){else_}"
         if laid.fit < FITS <= laid.part:
             why = f"has only {share}, the rest is cut off; scan the whole sheet"
@@ -432,7 +412,7 @@ def _laid(page: _Seen, blanks: Sequence[_Blank]) -> tuple[_Laid | None, list[_Sp
         worded = [one.alike for one in spots if one.alike is not None]
         if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
             why = f"does not fit the form: print around {other} of {len(spots)} fields differs{else_}"
-        elif len(worded) > 1 and median(worded) < _WORDS:
+        elif len(worded) > 1 and median(worded) < 0.6:  # photographs have 0.66 to 0.97
             why = f"does not fit the form: words around its fields are others{else_}"
     return laid, spots, why * bool(fields)
 
@@ -441,7 +421,7 @@ def _lay(page: _Seen, blanks: Sequence[_Blank]) -> _Laid | None:
     """Lay a page onto the blank that fits best: features, a homography, its refinement; None if none fits."""
     matches = sorted(((*_matches(page, one.seen), one) for one in blanks), key=lambda one: -len(one[0]))
     best: tuple[float, Floats, _Blank, Any, Any] | None = None
-    for since, to, blank in matches[:_TRIED]:
+    for since, to, blank in matches[:6]:  # of many those with the most matches
         if len(since) < _INLIERS:
             break
         found, inliers = cv2.findHomography(since, to, cv2.USAC_MAGSAC, 3.0, maxIters=5000, confidence=0.999)
@@ -539,7 +519,7 @@ def _window(box: Floats, tall: float, beyond: float) -> tuple[tuple[int, int], F
     So many of its heights ``beyond`` are columns more on each side, whose number is the last.
     """
     wide, high = box[2:] - box[:2]
-    unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / _WIDEST), _ROOM * high
+    unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / 8192), _ROOM * high
     more = round(beyond * high / unit)
     size = round((wide + 2 * room) / unit) + 2 * more, round((high + 2 * room) / unit)
     way = np.array([[unit, 0, box[0] - room - more * unit], [0, unit, box[1] - room], [0, 0, 1]])
@@ -610,7 +590,7 @@ def _read_field(
     limits = np.array(seen.greys[0].shape[::-1])
     if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
         return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
-    size, own, high, edge, more = _window(box, tall, _BEYOND)
+    size, own, high, edge, more = _window(box, tall, 1.1)  # what was written may go on beside it
     grey, plain = _cut(seen, way @ own, size), _cut(blank.seen, own, size)
     dark = _away(grey, _THICK[1]) > _INK * seen.contrast
     print_: Grey = (_away(plain, _THICK[1]) > _INK * blank.seen.contrast).astype(np.uint8)
@@ -619,10 +599,10 @@ def _read_field(
     grey, print_, gone = _erased(grey, print_, dark, high, seen.contrast)
     away = _away(grey, _THICK[1])
     inner = np.s_[edge : size[1] - edge, more + edge : size[0] - more - edge]
-    clear = ((away > _INK * seen.contrast) & ~gone).astype(np.uint8)
+    clear: Grey = ((away > _INK * seen.contrast) & ~gone).astype(np.uint8)
     if clear[inner].any():  # what is faint beside it is no ink
-        clear[away < _FAINT * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
-    ink: Grey = np.zeros_like(clear)
+        clear[away < 0.4 * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
+    ink = np.zeros_like(clear)
     ink[inner] = clear[inner]
     ink, clear = (cv2.morphologyEx(one, cv2.MORPH_OPEN, _ones(3)) for one in (ink, clear))
     near = cv2.dilate(print_, _ones(2 * round(0.08 * high) + 1)) > 0
@@ -723,7 +703,7 @@ def _erased(
     for grown in range(2, 9):  # until little of what is around is dark
         wider = cv2.dilate(print_, _ones(3))
         around = dark[wider > print_]
-        if grown > 2 and (not around.size or around.mean() < _AROUND):
+        if grown > 2 and (not around.size or around.mean() < 0.3):
             break
         print_ = wider
     wide = _ones(2 * grown - 1)
@@ -736,7 +716,7 @@ def _erased(
     grey = np.ascontiguousarray(_without_rules(np.ascontiguousarray(grey.T), down.T, contrast).T)
     left = (_away(grey, _THICK[1]) > _INK * contrast) & ~gone
     _, pieces, sizes, _ = cv2.connectedComponentsWithStats(left.astype(np.uint8))
-    thin = sizes[:, 2:4].min(axis=1) < _THIN_PIECE * high  # a point on a rule is none
+    thin = sizes[:, 2:4].min(axis=1) < 0.06 * high  # a point on a rule is none
     gone |= left & thin[pieces] & ~np.isin(pieces, pieces[~zone])  # of rules
     return cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), print_, gone
 
@@ -751,16 +731,16 @@ def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
     _, _, parts, _ = cv2.connectedComponentsWithStats(np.ascontiguousarray(zone))
     for left, top, wide, tall, _ in parts[1:].tolist():
         part = np.s_[max(0, top - 3) : top + tall + 3, left : left + wide]
-        reach = min(wide // 2, _NEAR)
+        reach = min(wide // 2, 60)  # pixels on each side that say how dark it is
         windows = np.pad(out[part], ((0, 0), (reach, reach)), "symmetric")
         rows = np.median(sliding_window_view(windows, 2 * reach + 1, axis=1)[:, :, ::3], axis=2)
         lift = np.where(zone[part] > 0, rows.max(axis=0) - rows, 0)
         clean = np.minimum(out[part] + lift, 255).astype(np.uint8)
-        hidden = lift > _HIDES * contrast
+        hidden = lift > 0.6 * contrast  # as dark, it hides strokes
         y, x = np.indices(hidden.shape, np.float32)
         above, below = -_run(hidden), _run(hidden[::-1])[::-1]  # rows to the next that is not hidden
         darkest = np.full_like(clean, 255)
-        for slope in _SLOPES if hidden.any() else ():
+        for slope in np.linspace(-0.9, 0.9, 7, dtype=np.float32) if hidden.any() else ():
             ways = [(x + slope * off, y + off, cv2.INTER_LINEAR) for off in (above, below)]
             both = [cv2.remap(clean, *way, borderMode=cv2.BORDER_REPLICATE) for way in ways]
             darkest = np.minimum(darkest, np.maximum(*both))
@@ -792,7 +772,7 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: fl
 
 def _crossed_out(ink: Grey, tall: float) -> bool:
     """Whether a straight stroke in ink (H, W), both ends free, has others across it twice: that of 4 once."""
-    long, smear = round(_STROKE * tall), np.ones(2 * round(0.1 * tall) + 1)
+    long, smear = round(1.1 * tall), np.ones(2 * round(0.1 * tall) + 1)  # bars of a 4 are shorter
     for angle in np.arange(24) * (np.pi / 24):
         along, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
         kernel, middle = np.zeros((long | 1,) * 2, np.uint8), np.array([long // 2] * 2)
@@ -803,7 +783,7 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
             points = np.argwhere(labels == k)[:, ::-1]
             u, v = points @ along, float(np.median(points @ across))
             thick = len(points) / (np.ptp(u) + 1)
-            if np.ptp(u) < _THIN * thick:
+            if np.ptp(u) < 6 * thick:
                 continue
             side = thick / 2 + 0.06 * tall + 1
             at = np.arange(u.min(), u.max() + 1)[:, None] * along
@@ -872,8 +852,8 @@ def _said(
     both = {text: (first.get(text, 0) + second.get(text, 0)) / 2 for text in {**first, **second} if text}
     best = max(both, key=both.__getitem__, default="")
     read, p = names.get(best, ""), both.get(best, 0.0)
-    close = max((one.beside for one in (line and line.number, again) if one), default=0.0) < _CLOSE
-    hard = "" if hard in _SOFT and p >= _DOUBT and close else hard
+    beside = max((one.beside for one in (line and line.number, again) if one), default=0.0)
+    hard = "" if hard in _SOFT and p >= _DOUBT and beside < 1 else hard  # hardly another number is likelier
     if line is None:
         hard = "ink that is no number"
     elif not hard and listed and line.margin is None:
@@ -881,9 +861,9 @@ def _said(
         hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
     elif not hard and len(lines) > 1:
         hard = f"{read} is one of several lines"
-    elif not hard and rest > _REST and p < _HARMLESS:  # the second reading saw it too
+    elif not hard and rest > _REST and p < 0.65:  # the second reading saw it too; it may be a stamp
         hard = f"ink beside {read}"
-    counts = 0 if hard == _GOES_ON else _HARD if hard and line else 1  # in a rule
+    counts = 0 if hard == _GOES_ON else 0.5 if hard and line else 1  # in a rule: 31 of 47 such are right
     texts = {names[text]: share * counts for text, share in both.items() if counts}
     if line is None or hard:
         return cell(REJECTED, p if read else None, hard, read, texts=texts, hard=line is not None)
