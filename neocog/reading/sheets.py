@@ -307,10 +307,9 @@ def _after(
             p, text = likelier[text], text.replace(" ", "") if len(own) > 1 else text
             out[name] = replace(cell, text=text, read=text, p=p, why=why, texts=likelier)
         elif name in unsure:
-            out[name] = replace(cell, p=likelier.get(cell.read, 0.0), texts=likelier)
-            if REJECTED not in cell.text:
-                why = f"{cell.read}: {rule.words} speaks against it"
-                out[name] = replace(out[name], text=REJECTED, why=why)
+            why = f"{cell.read}: {rule.words} speaks against it"
+            shown, why = (cell.text, cell.why) if REJECTED in cell.text else (REJECTED, why)
+            out[name] = replace(cell, text=shown, p=likelier.get(cell.read, 0.0), why=why, texts=likelier)
         else:
             out[name] = replace(cell, texts=likelier)
     return holds, out
