@@ -266,13 +266,19 @@ def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader, folder, monk
             assert why in str(read(reader, form, page).error)
 
 
-def test_where_an_input_is_the_blank_only_frames_are_print(reader, folder, tmp_path):
-    sheet = filled(0)
+@pytest.mark.parametrize("digits", ["", "47"])
+def test_where_an_input_or_a_filled_sheet_is_the_blank_only_frames_are_print(reader, tmp_path, digits):
+    sheet = filled(0, a=digits)
     for begin, end in ((12, 50), (50, 12)):
         stroke(sheet, "total", (20, begin), (200, end))
-    first = saved(tmp_path / "1.png", sheet)
-    found = told(read(reader, form_of(folder, layouts(0, blank=None)).onto(first.read_bytes()), first))
-    assert (found["total"], found["a"][0]) == (("?", "ink that is no number"), "")
+    first = saved(tmp_path / "blank0.png", sheet)
+    form = form_of(tmp_path, layouts(0, blank="blank{}.png" if digits else None))
+    found = told(read(reader, form if digits else form.onto(first.read_bytes()), first))
+    assert (found["total"], found["a"], found["b"]) == (
+        ("?", "ink that is no number"),
+        (digits, ""),
+        ("", ""),
+    )
 
 
 def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_path: Path) -> None:
