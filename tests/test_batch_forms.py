@@ -169,6 +169,8 @@ def test_no_spreadsheet_runs_a_cell(tmp_path: Path) -> None:
         assert [cell.removeprefix("'") for cell in cells] == names
         assert [cell for cell in cells if cell[:1] in "=+-@＝"] == ["-5", "+5.5", ""]
     assert json.loads(Format("jsonl").render(readings[0]))["source"] == "=1+1"
+    for kind, comma in (("csv", ","), ("tsv", "\t")):  # nor the name of a field
+        assert f"{comma}'=HYPERLINK(1){comma}" in Format(kind, fields=("=HYPERLINK(1)",)).head
 
 
 def test_doubts_come_first(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from neocog.errors import InputError, UsageError
 from neocog.network import ctc
 from neocog.reading import sheets
 from neocog.reading.formats import Format
-from neocog.reading.forms import Field, Form, amount, joint, load_form, parse_form
+from neocog.reading.forms import Field, Form, Rule, amount, joint, load_form, parse_form
 from neocog.reading.numbers import TextLine
 from neocog.reading.reader import SURE, Reader
 from neocog.reading.records import REJECTED, CellReading, DigitReading, NumberReading, SheetReading
-from neocog.reading.sheets import _Once, _taught, _texts, _Written, read_sheets, weigh
+from neocog.reading.sheets import _Once, _said, _taught, _texts, _Written, read_sheets, weigh
 from tests.support import glyph, records, refused, run, table_of
 from tests.support import sheet as printed_sheet
 
@@ -51,16 +52,20 @@ def blank(kind: int = 0) -> Grey:
     return np.asarray(image)
 
 
-def put(sheet: Grey, char: str, x: int, y: int, high: int = 46, pen: float = 4.0) -> None:
-    ink = glyph(int(char), high, pen)
-    place = sheet[y : y + high, x:][:, : ink.shape[1]]
-    np.minimum(place, (235 - 200 * ink).astype(np.uint8), out=place)
-
-
-def write(sheet: Grey, name: str, text: str, *, high: int = 46, right: int = 20, down: int = 8) -> None:
+def write(
+    sheet: Grey, name: str, text: str, *, high: int = 46, right: int = 20, down: int = 8, step: int = 44
+) -> Grey:
     x, y, _, _ = BOXES[name]
     for k, char in enumerate(text):
-        put(sheet, char, x + right + 44 * k, y + down, high)
+        ink = glyph(int(char), high, 4.0 if high > 20 else 2.0)
+        place = sheet[y + down : y + down + high, x + right + step * k :][:, : ink.shape[1]]
+        np.minimum(place, (235 - 200 * ink).astype(np.uint8), out=place)
+    return sheet
+
+
+def stroke(sheet: Grey, name: str, *points: tuple[float, float], pen: int = 4) -> None:
+    path = np.round(np.array(points) + BOXES[name][:2]).astype(np.int32)
+    cv2.polylines(sheet, [path], False, 30, pen, cv2.LINE_AA)
 
 
 def filled(kind: int = 0, **texts: str) -> Grey:
@@ -98,8 +103,13 @@ def reader() -> Reader:
     return Reader(device="cpu")
 
 
-def form_of(folder: Path, said: dict[str, Any]) -> Form:
+def form_of(folder: Path | None, said: dict[str, Any]) -> Form:
     return parse_form(json.dumps(said).encode(), folder)
+
+
+def read(reader: Reader, form: Form, picture: Any) -> SheetReading:
+    (found,) = read_sheets(reader, form, picture)
+    return found
 
 
 def saved(path: Path, *pages: Grey) -> Path:
@@ -112,6 +122,10 @@ def texts(sheet: SheetReading) -> dict[str, str]:
     return {name: cell.text.replace(" ", "") for name, cell in sheet.fields.items()}
 
 
+def told(sheet: SheetReading) -> dict[str, tuple[str, str]]:
+    return {name: (cell.text, cell.why) for name, cell in sheet.fields.items()}
+
+
 def photographed(sheet: Grey) -> Grey:
     """Turned, in perspective, on a dark desk, in uneven light."""
     corners = np.array([[0, 0], [WIDE, 0], [WIDE, HIGH], [0, HIGH]], np.float32)
@@ -120,16 +134,17 @@ def photographed(sheet: Grey) -> Grey:
     return (page * np.linspace(1, 0.6, 1500)[:, None]).astype(np.uint8)
 
 
-@pytest.mark.parametrize("how", ["as it is", "turned", "photographed", "photographed in the dark", "larger"])
+HOW: dict[str, Callable[[Grey], Grey]] = {
+    "as it is": lambda sheet: sheet, "turned": lambda sheet: np.rot90(sheet, 2).copy(),
+    "photographed": photographed, "in the dark": lambda sheet: (photographed(sheet) * 0.25).astype(np.uint8),
+    "larger": lambda sheet: cv2.resize(sheet, None, fx=2.5, fy=2.5, interpolation=cv2.INTER_CUBIC),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(reader, folder, how):
-    sheet = filled(0, a="479", b="5263", total="5742")
-    sheet = {
-        "as it is": lambda s: s, "turned": lambda s: np.rot90(s, 2).copy(), "photographed": photographed,
-        "photographed in the dark": lambda s: (photographed(s) * 0.25).astype(np.uint8),
-        "larger": lambda s: cv2.resize(s, None, fx=2.5, fy=2.5, interpolation=cv2.INTER_CUBIC),
-    }[how](sheet)  # fmt: skip
-    form = form_of(folder, layouts(0, total={"rule": "sum of a, b"}))
-    (found,) = read_sheets(reader, form, sheet)
+    form = form_of(folder, layouts(1, 0, total={"rule": "sum of a, b"}))
+    found = read(reader, form, HOW[how](filled(0, a="479", b="5263", total="5742")))
     assert (found.error, found.layout, found.pages) == (None, "kind 0", (0,))
     assert found.fit[0] > 0.9
     assert found.residual[0] < 3
@@ -138,22 +153,6 @@ def test_a_page_is_laid_onto_its_blank_and_its_fields_are_read(reader, folder, h
     assert found.fields["note"] == CellReading("", None, "", "", found.fields["note"].corners, 0)
     if how == "as it is":
         assert found.fields["a"].corners == ((60, 150), (360, 150), (360, 212), (60, 212))
-
-
-def test_a_page_that_does_not_fit_is_an_error_and_no_guess(folder: Path, tmp_path: Path) -> None:
-    (folder / "form.json").write_text(json.dumps(layouts(0, 1)))
-    for k, page in enumerate((filled(1, a="12"), filled(2, a="34"), np.full((500, 700), 240, np.uint8))):
-        saved(tmp_path / f"{k + 1}.png", page)
-    out = tmp_path / "t.csv"
-    done = run("read", tmp_path, "--form", folder / "form.json", "--workers", "0", "--ordered", "-o", out)
-    first, *others = table_of(out)
-    assert done.exit_code == 1
-    assert list(first)[4:11] == ["residual", "warnings", "error", "doubts", "a", "a.p", "a.why"]
-    assert (first["layout"], first["a"], first["b"], first["b.p"]) == ("kind 1", "12", "", "")
-    assert float(first["a.p"]) > 0.5
-    for row in others:
-        assert (row["layout"], "page 1 does not fit the form" in row["error"]) == ("", True)
-        assert not any(row[f"{name}{part}"] for name in BOXES for part in ("", ".p", ".why"))
 
 
 def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_path: Path) -> None:
@@ -182,23 +181,19 @@ def test_pages_of_a_sheet_are_in_order_and_none_is_missing(folder: Path, tmp_pat
 
 
 def test_what_is_no_number_and_what_leaves_the_page_is_in_doubt(reader: Reader, folder: Path) -> None:
-    sheet = filled(0, b="5263", total="38")
-    x, y, _w, _h = BOXES["a"]
-    wave = [(x + 20 + 4 * k, y + 31 + round(20 * math.sin(k / 2.1) * math.cos(k / 5))) for k in range(60)]
-    cv2.polylines(sheet, [np.array(wave, np.int32)], False, 30, 4, cv2.LINE_AA)
-    x, y, _, _ = BOXES["b"]  # crossed out
-    for k in range(4):
-        cv2.line(sheet, (x + 10, y + 12 + 12 * k), (x + 215, y + 20 + 9 * k), 30, 4, cv2.LINE_AA)
-    write(sheet, "note", "74", high=70, down=-4)  # over its frame on both sides
+    sheet = write(filled(0, b="5263", total="38"), "note", "74", high=70, down=-4)  # over its frame twice
+    stroke(sheet, "a", *((20 + 4 * k, 31 + 20 * math.sin(k / 2.1) * math.cos(k / 5)) for k in range(60)))
+    for k in range(4):  # crossed out
+        stroke(sheet, "b", (10, 12 + 12 * k), (215, 20 + 9 * k))
     form = form_of(folder, layouts(0, total={"required": True}))
-    (found,) = read_sheets(reader, form, sheet)
+    found = told(read(reader, form, sheet))
     for name in "ab":
-        assert ("?" in found.fields[name].text, bool(found.fields[name].why)) == (True, True)
-    assert (found.fields["total"].text, found.fields["note"].text) == ("38", "74")
-    (found,) = read_sheets(reader, form, filled(0)[:, : WIDE - 200])
-    assert found.fields["b"].why == found.fields["note"].why == "leaves the page"
-    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "empty, but required")
-    assert (found.fields["a"].text, found.fields["a"].p) == ("", None)
+        assert ("?" in found[name][0], bool(found[name][1])) == (True, True)
+    assert (found["total"][0], found["note"][0]) == ("38", "74")
+    assert told(read(reader, form, filled(0)[:, : WIDE - 200])) == {
+        "a": ("", ""), "b": ("?", "leaves the page"), "total": ("?", "empty, but required"),
+        "note": ("?", "leaves the page"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("order", ["A1 B1 A2 B2", "A2 A1 B2 B1"])
@@ -213,9 +208,9 @@ def test_pages_of_different_sheets_are_not_joined(reader, folder, tmp_path, orde
 
 def test_of_a_page_that_fails_no_cell_is_told(reader, folder, tmp_path, monkeypatch):
     def read_field(*given):
-        return 1 / 0 if given[3].field.name == "b1" else read(*given)
+        return 1 / 0 if given[3].field.name == "b1" else read_as_ever(*given)
 
-    read = sheets._read_field
+    read_as_ever = sheets._read_field
     monkeypatch.setattr(sheets, "_read_field", read_field)
     both = saved(tmp_path / "a.tif", filled(0, a="71"), filled(1, a="52"))
     first, failed = read_sheets(reader, form_of(folder, layouts(0, 1, pages=True)), both)
@@ -224,12 +219,7 @@ def test_of_a_page_that_fails_no_cell_is_told(reader, folder, tmp_path, monkeypa
     assert first.fields["a1"] == CellReading(REJECTED, why="page 2 is missing")
 
 
-def test_a_number_in_no_list_stays_so_when_it_is_read_again(reader, folder, monkeypatch):
-    monkeypatch.setattr(sheets, "FAR", math.inf)  # any number of the list would do then
-    (folder / "few.txt").write_text("123\n")
-    form = form_of(folder, layouts(0, a={"valid": "few.txt"}))
-    (found,) = read_sheets(reader, form, filled(0, a="479", b="5263"))
-    assert (found.fields["a"].text, found.fields["a"].why) == ("?", "479 is not in the list")
+PLAIN = Field("a", (0, 0, 1, 1), None, False, False)
 
 
 @pytest.mark.parametrize(("text", "shown"), [("47", "4?"), ("74", "?")])
@@ -238,71 +228,63 @@ def test_digits_beside_a_doubt_are_those_that_are_read(text: str, shown: str) ->
     chars = DigitReading("4", 0.9, 0, box), DigitReading("?", 0.5, 0, box, "two answers")
     number = ctc.Number(text, 0.6, 0.0, 0.0, (), {text: math.log(0.6)})
     line = TextLine((NumberReading("4?", 0.6, box, chars),), None, np.zeros((1, 1), np.float32), number)
-    field = Field("a", (0, 0, 1, 1), None, False, False)
-    cell = sheets._said(field, 0.8, [line], None, np.zeros((9, 9), np.uint8), 30.0, "")
+    one = _Written(PLAIN, [line], (None, None), np.zeros((9, 9), np.uint8), 30.0, "", (), 0)
+    cell = _said(one, 0.8)
     assert (cell.text, cell.read) == (shown, text)
 
 
 def test_numbers_that_go_on_beyond_their_box_and_crossed_out_ones(reader: Reader, folder: Path) -> None:
     form = form_of(folder, layouts(0, note={"valid": ["1234", "5678"]}))
-    sheet = filled(0, a="47952631", total="4809")
-    write(sheet, "note", "12349", right=170)  # its last digit right of the box
-    write(sheet, "b", "5803")
-    x, y, _, _ = BOXES["b"]
-    cv2.line(sheet, (x + 54, y + 60), (x + 104, y + 3), 30, 3, cv2.LINE_AA)  # through its 8
-    (found,) = read_sheets(reader, form, sheet)
-    assert {name: (cell.text, cell.why) for name, cell in found.fields.items()} == {
+    sheet = write(filled(0, a="47952631", b="5803", total="4809"), "note", "12349", right=170)  # 9 is beyond
+    stroke(sheet, "b", (54, 60), (104, 3), pen=3)  # through its 8
+    assert told(read(reader, form, sheet)) == {
         "a": ("?", "goes on beyond its box"), "b": ("?", "crossed out"), "total": ("4809", ""),
         "note": ("?", "goes on beyond its box"),
     }  # fmt: skip
 
 
 def test_another_edition_of_a_sheet_is_not_read_as_this_one(reader, folder, monkeypatch):
-    form = form_of(folder, layouts(0))
-    sheet = filled(0, a="479", b="5263", total="5742")
-    label = sheet[262:296, 50:400].copy()
-    sheet[262:296, 50:400] = 250
-    image = Image.fromarray(sheet)
-    ImageDraw.Draw(image).text((60, 266), "Discount granted:", 20, ImageFont.load_default(24))
-    (found,) = read_sheets(reader, form, np.asarray(image))
+    def labelled(sheet: Grey, words: str, *names: str) -> Grey:
+        image = Image.fromarray(sheet)
+        for x, y, _, _ in map(BOXES.get, names):
+            ImageDraw.Draw(image).rectangle((x - 10, y - 38, x + 340, y - 4), 250)
+            ImageDraw.Draw(image).text((x, y - 34), words, 20, ImageFont.load_default(24))
+        return np.asarray(image)
+
+    form, sheet = form_of(folder, layouts(0)), filled(0, a="479", b="5263", total="5742")
+    found = read(reader, form, labelled(sheet, "Discount granted:", "total"))
     assert (found.error, texts(found)["a"], texts(found)["b"]) == (None, "479", "5263")
-    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "the print beside it differs")
-    sheet[262:296, 50:400] = label
-    sheet[262:370], sheet[332:440] = 250, sheet[262:370].copy()  # the lower row 70 pixels lower
-    (found,) = read_sheets(reader, form, sheet)
-    assert "page 1 does not fit the form: print around 2 of 4 fields differs" in (found.error or "")
-    (found,) = read_sheets(reader, form, filled(0)[:250])
-    assert "% of kind 0's print, the rest is cut off" in (found.error or "")
-    image = Image.fromarray(filled(0, a="479"))
-    for x, y, _, _ in BOXES.values():
-        ImageDraw.Draw(image).rectangle((x, y - 36, x + 300, y - 4), 250)
-        ImageDraw.Draw(image).text((x, y - 34), "Colour of boats:", 20, ImageFont.load_default(24))
-    monkeypatch.setattr(sheets, "_OTHER", 9)  # whatever each of them says
-    (found,) = read_sheets(reader, form, np.asarray(image))
-    assert "page 1 does not fit the form: words around its fields are others" in (found.error or "")
+    assert told(found)["total"] == ("?", "the print beside it differs")
+    moved = sheet.copy()
+    moved[262:370], moved[332:440] = 250, sheet[262:370]  # the lower row 70 pixels lower
+    other = labelled(sheet, "Colour of boats:", *BOXES)
+    for page, why in ((moved, "print around 2 of 4 fields differs"),
+                      (other, "words around its fields are others"),
+                      (sheet[:250], "% of kind 0's print, the rest is cut off")):  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(sheets, "_OTHER", 9 if page is other else 0.25)  # whatever each of them says
+            assert why in str(read(reader, form, page).error)
 
 
-def test_where_an_input_is_the_blank_only_frames_are_print(reader, folder, tmp_path):
-    sheet = filled(0)
-    x, y, _, _ = BOXES["total"]
+@pytest.mark.parametrize("digits", ["", "47"])
+def test_where_an_input_or_a_filled_sheet_is_the_blank_only_frames_are_print(reader, tmp_path, digits):
+    sheet = filled(0, a=digits)
     for begin, end in ((12, 50), (50, 12)):
-        cv2.line(sheet, (x + 20, y + begin), (x + 200, y + end), 30, 4, cv2.LINE_AA)
-    first = saved(tmp_path / "1.png", sheet)
-    form = form_of(folder, layouts(0, blank=None)).onto(first.read_bytes())
-    (found,) = read_sheets(reader, form, first)
-    assert (found.fields["total"].text, found.fields["total"].why) == ("?", "ink that is no number")
-    assert found.fields["a"].text == ""
+        stroke(sheet, "total", (20, begin), (200, end))
+    first = saved(tmp_path / "blank0.png", sheet)
+    form = form_of(tmp_path, layouts(0, blank="blank{}.png" if digits else None))
+    found = told(read(reader, form if digits else form.onto(first.read_bytes()), first))
+    assert (found["total"], found["a"], found["b"]) == (
+        ("?", "ink that is no number"),
+        (digits, ""),
+        ("", ""),
+    )
 
 
 def test_digits_printed_above_a_field_are_no_writing_in_it(reader: Reader, tmp_path: Path) -> None:
-    def with_number(sheet: Grey) -> Grey:
-        x, y, _, _ = BOXES["a"]
-        for k, char in enumerate("808"):
-            put(sheet, char, x + 200 + 16 * k, y - 18, 16, 2.0)
-        return sheet
-
-    Image.fromarray(with_number(blank().copy())).save(tmp_path / "blank0.png")
-    (found,) = read_sheets(reader, form_of(tmp_path, layouts(0)), with_number(filled(0, a="479")))
+    above = {"high": 16, "right": 200, "down": -18, "step": 16}
+    saved(tmp_path / "blank0.png", write(filled(0), "a", "808", **above))
+    found = read(reader, form_of(tmp_path, layouts(0)), write(filled(0, a="479"), "a", "808", **above))
     assert (found.warnings, texts(found)["a"]) == ((), "479")
 
 
@@ -314,67 +296,54 @@ def test_a_cell_is_printed_from_another_probability_on_unless_one_is_asked_for(r
 
 @pytest.mark.parametrize("known", ["4", "7"])
 def test_a_doubtful_digit_is_what_digits_like_it_are_in_sure_cells(known: str) -> None:
-    said = dict[str, ctc.Number | None]()
-
-    def written(name: str, shape: int, logs: dict[int, float]) -> _Written:
+    def written(shape: int, *likely: str) -> _Written:
         ink, logp = np.zeros((48, 48), np.float32), np.full((18, ctc.BLANK + 1), -12.0, np.float32)
         drawn = glyph(shape, 36, 4.0)
         ink[6:42, 24 - drawn.shape[1] // 2 :][:, : drawn.shape[1]] = drawn
         logp[:, ctc.BLANK] = 0
         logp[12, ctc.BLANK] = -12
-        logp[12, list(logs)] = list(logs.values())
+        logp[12, [*map(int, likely)]] = -math.log(len(likely))
         once = _Once(ctc.number(logp), logp, [(ink, t) for t in range(18)])
+        line = TextLine((NumberReading(once.number.text, 1.0, (0, 0, 9, 9), ()),), None, logp, once.number)
+        return _Written(PLAIN, [line], (once, once), np.zeros((9, 9), np.uint8), 30.0, "", (), 0)
 
-        def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
-            said[name] = first
-            return CellReading(first.text if first else "")
-
-        return _Written((once, None), say, None)
-
-    doubt = {4: math.log(0.5), 7: math.log(0.5)}
-    other = "47".replace(known, "")
-    cells = {"a": CellReading(known, 0.99, read=known), "b": CellReading(other, 0.99, read=other),
-             "c": CellReading(REJECTED, 0.5, read="4")}  # fmt: skip
-    fields = {
-        "a": written("a", 7, {int(known): 0.0}),
-        "b": written("b", 4, {int(other): 0.0}),
-        "c": written("c", 7, doubt),
-    }
-    assert _taught(cells, fields, 0.7)["c"].text == known
-    taught = said["c"]
-    assert taught is not None
-    assert taught.p > 0.9
-    assert _taught(cells, fields, 0.7)["a"].text == known
-    alone, beats = {"c": fields["c"]}, list[int]()
-    _taught({"c": cells["c"]}, alone, 0.7, lambda: beats.append(1))
-    assert beats == [1]  # a worker that is silent for long is ended
-    alone_said = said["c"]
-    assert alone_said is not None
-    assert alone_said.p == pytest.approx(0.5, abs=0.01)
+    other, beats = "47".replace(known, ""), list[int]()
+    cells = {name: CellReading(text, 0.99, read=text) for name, text in (("a", known), ("b", other))}
+    cells["c"] = CellReading(REJECTED, 0.5, read="4")
+    fields = {"a": written(7, known), "b": written(4, other), "c": written(7, "4", "7")}
+    taught = _taught(cells, fields, 0.7, lambda: None)
+    assert [taught[name].text for name in "abc"] == [known, other, known]
+    assert (taught["c"].p or 0) > 0.9
+    alone = _taught(cells, {"c": fields["c"]}, 0.7, lambda: beats.append(1))["c"]
+    assert alone.p == pytest.approx(0.5, abs=0.01)
+    assert len(beats) == 2  # a worker that is silent for long is ended
 
 
 @pytest.mark.parametrize("down", [-16, 20])
 def test_digits_across_their_frame_are_read(reader: Reader, folder: Path, down: int) -> None:
-    sheet, said = blank().copy(), {"a": "479", "b": "5263", "total": "1098", "note": "2657"}
+    sheet, said = filled(0), {"a": "479", "b": "5263", "total": "1098", "note": "2657"}
     for name, text in said.items():
         write(sheet, name, text, down=down)
-    (found,) = read_sheets(reader.for_sheets(), form_of(folder, layouts(0)), sheet)
-    assert texts(found) == said
+    assert texts(read(reader.for_sheets(), form_of(folder, layouts(0)), sheet)) == said
 
 
-def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
+def test_lists_patterns_and_rules(reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "list.txt").write_text("479\n123\n")
     b, total = {"pattern": "####", "rule": "luhn"}, {"rule": ["same as a"]}
     form = form_of(folder, layouts(0, a={"valid": "list.txt"}, b=b, total=total))
-    for written, wanted, why in (
-        ({"a": "479", "b": "5264", "note": "6"}, {"a": "479", "b": "5264", "note": "6"},
-         ("is in the list; same as a holds", "luhn holds")),
-        ({"a": "682", "b": "5263"}, {"a": "?", "b": "?", "note": ""},
-         ("682 is not in the list", "5263: luhn does not hold")),
-    ):  # fmt: skip
-        (found,) = read_sheets(reader, form, filled(0, total="479", **written))
-        assert texts(found) == wanted | {"total": "479"}
-        assert (found.fields["a"].why, found.fields["b"].why) == why
+    found = told(read(reader, form, filled(0, a="479", b="5264", total="479", note="6")))
+    assert found == {"a": ("479", "is in the list; same as a holds"), "b": ("5264", "luhn holds"),
+                     "total": ("479", "same as a holds"), "note": ("6", "")}  # fmt: skip
+    monkeypatch.setattr(sheets, "FAR", math.inf)  # any number of the list would do when it is read again
+    found = told(read(reader, form, filled(0, a="682", b="5263", total="479")))
+    assert (found["a"], found["total"][0]) == (("?", "682 is not in the list"), "479")
+    assert found["b"] == ("?", "5263: luhn does not hold")
+
+
+def rules_of(names: Iterable[str], own: str, rule: str | list[str]) -> tuple[Rule, ...]:
+    """The rules of a form with such fields, of which one has them."""
+    fields = [FIELD | {"name": name} | ({"rule": rule} if name == own else {}) for name in names]
+    return form_of(None, form_with({"fields": fields})).layouts[0].rules
 
 
 @pytest.mark.parametrize(
@@ -389,25 +358,15 @@ def test_lists_patterns_and_rules(reader: Reader, folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_rule_holds_or_not(rule: str, right: list[str], wrong: list[str]) -> None:
-    names = ["x", "y", "z"][: len(right) - 1]
-    fields = [{"name": name, "box": [0, 0, 0.1, 0.1]} for name in names]
-    fields.append({"name": "own", "box": [0, 0, 0.1, 0.1], "rule": rule})
-    (own,) = parse_form(json.dumps(form_with({"fields": fields})).encode()).layouts[0].rules
-    assert own.names == (*names, "own")
+    names = [*"xy"[: len(right) - 1], "own"]
+    (own,) = rules_of(names, "own", rule)
+    assert own.names == tuple(names)
     assert (own.holds(*right), own.holds(*wrong)) == (True, False)
     for read, text, why in ((right, right, f"{rule} holds"), (wrong, ["?"] * len(wrong), "")):
         cells = {n: CellReading(t, 0.9, "", t, texts={t: 0.9}) for n, t in zip(own.names, read, strict=True)}
-        told = weigh(cells, [own], 0.5).values()
-        assert [cell.text for cell in told] == text
-        assert not why or all(cell.p > 0.96 and cell.why == why for cell in told)
-
-
-def test_no_spreadsheet_runs_the_name_of_a_field() -> None:
-    form = parse_form(json.dumps(form_with({"fields": [{**FIELD, "name": "=HYPERLINK(1)"}]})).encode())
-    for kind in ("csv", "tsv"):
-        head = Format(kind, fields=form.names).head
-        assert "'=HYPERLINK(1)" in head
-        assert ",=" not in head.replace("\t", ",")
+        found = weigh(cells, [own], 0.5).values()
+        assert [cell.text for cell in found] == text
+        assert not why or all(cell.p > 0.96 and cell.why == why for cell in found)
 
 
 SUM = "sum of a, b"
@@ -430,8 +389,6 @@ WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None
     "but not by one in doubt": ("same as a", "a 17 .5 11 .3; t 11 .5 17 .3", {
         "a": ("?", 0.496, "17: same as a speaks against it"),
         "t": ("?", 0.496, "11: same as a speaks against it")}),
-    "it breaks": (SUM, "a 10 .999; b 11 .999; t 28 .999", {
-        "a": ("?", 0.771, f"10: {BREAKS} for t"), "t": ("?", 0.771, f"28: {BREAKS}")}),
     "who breaks a rule confirms nothing": ([SUM, "same as c"], "a 10 .6; b 11 .6; t 21 .6; c 99 .99", {
         "a": ("10", 0.6, ""), "b": ("11", 0.6, ""), "t": ("?", 0.015, "21: same as c does not hold"),
         "c": ("?", 0.015, "99: same as c does not hold for t")}),
@@ -449,8 +406,6 @@ WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None
     "nothing": (SUM, "a; b; t", {"t": ("", None, "")}),
     "1.250 and 1,25 are both likely": (SUM, "a 1.250 .95 1250 .04; b 49 .99; t 1299 .99", {
         "a": ("1.250", 0.95, ""), "t": ("1299", 0.99, f"{SUM} not checked")}),
-    "but not here": (SUM, "a 1.250 .95; b 2.500 .99; t 3.750 .99", {
-        "a": ("1.250", 0.999, HOLDS), "t": ("3.750", 0.999, HOLDS)}),
     "a doubtful point": (SUM, "a 21.107 .72 21107 .25; b 49 .99; t 21156 .99", {
         "a": ("?", 0.72, "21.107, or 21107"), "t": ("21156", 0.99, f"{SUM} not checked")}),
     "a space": (SUM, "a 5_441 .72; b 49 .99; t 5490 .99", {"a": ("5441", 0.996, HOLDS)}),
@@ -461,23 +416,21 @@ WEIGHED: dict[str, tuple[str | list[str], str, dict[str, tuple[str, float | None
 @pytest.mark.parametrize("what", WEIGHED)
 def test_rules_and_what_was_read(what: str) -> None:
     rule, said, wanted = WEIGHED[what]
-    cells, fields = dict[str, CellReading](), list[dict[str, Any]]()
+    cells = dict[str, CellReading]()
     for words in said.split("; "):
         name, *likely = words.split()
         pairs = zip(likely[::2], likely[1::2], strict=False)
         probable = {text.replace("_", " "): float(p) for text, p in pairs}
         read, p = max(probable.items(), key=lambda one: one[1], default=("", None))
-        text = "?" if likely == ["ink"] else read
-        cells[name] = CellReading(text, p, "ink" if text == "?" else "", read, texts=probable)
-        fields.append({"name": name, "box": [0, 0, 0.1, 0.1]} | ({"rule": rule} if name == "t" else {}))
-    form = parse_form(json.dumps(form_with({"fields": fields})).encode())
-    out = weigh(cells, form.layouts[0].rules, 0.5)
-    told = {name: (cell.text, cell.p and round(cell.p, 3), cell.why) for name, cell in out.items()}
-    assert {name: told[name] for name in wanted} == wanted
-    for rule_of in form.layouts[0].rules:
-        texts = [cells[name].texts for name in rule_of.names]
-        if all(texts):
-            assert all(sum(one.values()) <= 1 + 1e-9 for one in joint(rule_of, texts, 0.01)[1])
+        ink = "ink" * (likely == ["ink"])
+        cells[name] = CellReading("?" if ink else read, p, ink, read, texts=probable)
+    rules = rules_of(cells, "t", rule)
+    out = weigh(cells, rules, 0.5)
+    found = {name: (cell.text, cell.p and round(cell.p, 3), cell.why) for name, cell in out.items()}
+    assert {name: found[name] for name in wanted} == wanted
+    for one in rules:
+        if all(texts := [cells[name].texts for name in one.names]):
+            assert all(sum(own.values()) <= 1 + 1e-9 for own in joint(one, texts, 0.01)[1])
 
 
 def test_no_space_stands_around_a_text() -> None:
@@ -562,18 +515,23 @@ def test_an_invalid_form_is_told_with_its_place(tmp_path: Path, what: str) -> No
 
 def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "form.json").write_text(json.dumps(layouts(0, blank=None)))
-    first = saved(tmp_path / "1.png", filled(0, a="71"))
-    second = saved(tmp_path / "2.png", filled(0, a="52", b="6"))
-    words = ("read", first, second, "--form", tmp_path / "form.json", "-o")
+    first, *more = (saved(tmp_path / f"{k}.png", page) for k, page in enumerate(
+        (filled(0, a="71"), filled(0, a="52", b="6"), np.full((500, 700), 240, np.uint8))))  # fmt: skip
+    words = ("read", first, *more, "--form", tmp_path / "form.json", "--ordered", "-o")
     done = run(*words, tmp_path / "t.csv")
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == 1
     assert done.stderr.count("digits stand in fields of the blank of kind 0; name an empty sheet") == 1
     rows, told = table_of(tmp_path / "t.csv"), "blank-is-written"
+    assert list(rows[0])[4:11] == ["residual", "warnings", "error", "doubts", "a", "a.p", "a.why"]
     assert [(row["source"], row["layout"], row["a"], row["b"], row["warnings"]) for row in rows] == [
-        (str(first), "kind 0", "71", "", told), (str(second), "kind 0", "52", "6", told)
+        (str(first), "kind 0", "71", "", told), (str(more[0]), "kind 0", "52", "6", told),
+        (str(more[1]), "", "", "", ""),
     ]  # fmt: skip
+    assert (float(rows[0]["a.p"]) > 0.5, rows[0]["b.p"]) == (True, "")
+    assert "page 1 does not fit the form" in rows[2]["error"]
+    assert not any(rows[2][f"{name}{part}"] for name in BOXES for part in (".p", ".why"))
     as_tsv = run(*words, tmp_path / "t.tsv", "-q")
-    assert (as_tsv.exit_code, as_tsv.stderr) == (0, "")
+    assert (as_tsv.exit_code, as_tsv.stderr.count("\n")) == (1, 1)
     assert table_of(tmp_path / "t.tsv", "\t") == rows
     words = ("read", first, "--form", tmp_path / "form.json")
     for more, told in ((["--format", "hocr"], "use csv, tsv, jsonl or json"),
@@ -588,16 +546,14 @@ def test_forms_have_their_own_formats_and_need_a_blank_or_a_first_page(folder: P
     with pytest.raises(UsageError, match=r"form.json: no such file"):
         load_form(tmp_path / "none" / "form.json")
     with pytest.raises(UsageError, match="files are not looked for"):  # of a stranger
-        parse_form(json.dumps(empty).encode())
+        form_of(None, empty)
 
 
-@pytest.mark.parametrize("blank_is_named", [True, False])
-def test_rows_as_a_data_frame(folder, tmp_path, blank_is_named, monkeypatch):
+def test_rows_as_a_data_frame(folder, tmp_path, monkeypatch):
     pytest.importorskip("pandas")
-    form = form_of(folder, layouts(0) if blank_is_named else layouts(0, blank=None))
-    reader, lost = neocog.Reader(device="cpu"), tmp_path / "lost.png"
-    first, second = saved(tmp_path / "1.png", filled(0, a="71")), saved(tmp_path / "2.png", filled(2, b="6"))
-    pictures = [first, second, lost]
+    form, reader = form_of(folder, layouts(0, blank=None)), neocog.Reader(device="cpu")
+    pictures = [saved(tmp_path / "1.png", filled(0, a="71")), saved(tmp_path / "2.png", filled(2, b="6")),
+                tmp_path / "lost.png"]  # fmt: skip
     frame = reader.read_form(pictures, form)
     assert list(frame) == list(Format("csv", fields=form.names).columns)
     assert frame.source.tolist() == [*map(str, pictures)]
@@ -606,9 +562,8 @@ def test_rows_as_a_data_frame(folder, tmp_path, blank_is_named, monkeypatch):
     assert frame[["a.p", "fit"]].isna().all(axis=1).tolist() == [False, True, True]
     assert ["does not fit" in frame.error[1], "no such file" in frame.error[2]] == [True, True]
     assert reader.read_form([], form).empty
-    if not blank_is_named:
-        with pytest.raises(UsageError, match="as the first page of the form, cannot be opened"):
-            reader.read_form([lost], form)
+    with pytest.raises(UsageError, match="as the first page of the form, cannot be opened"):
+        reader.read_form(pictures[2:], form)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pip install pandas"):
         reader.read_form(pictures, form)
@@ -616,18 +571,16 @@ def test_rows_as_a_data_frame(folder, tmp_path, blank_is_named, monkeypatch):
 
 @pytest.mark.parametrize(
     ("written", "scribble", "text", "why"),
-    [("", False, "", ""), ("123", False, "123", "is in the list"),
-     ("123", True, REJECTED, "ink beside it, as high as a digit")],
+    [("", [], "", ""), ("123", [], "123", "is in the list"),
+     ("123", [(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], "?",
+      "ink beside it, as high as a digit")],
 )  # fmt: skip
 def test_print_across_a_frame_is_no_ink_and_a_scribble_beside_a_number_is(
     reader, tmp_path, written, scribble, text, why
 ):
     (tmp_path / "blank.png").write_bytes(printed_sheet(""))
-    page = Image.open(io.BytesIO(printed_sheet(written)))
-    if scribble:
-        ImageDraw.Draw(page).line([(290, 390), (345, 460), (345, 390), (290, 460), (350, 420)], 40, 6)
-    page.save(tmp_path / "filled.png")
     field = {"name": "a", "box": [0.2, 0.45, 0.44, 0.15], "valid": ["123", "457"]}
     form = form_of(tmp_path, form_with({"blank": "blank.png", "fields": [field]}))
-    (found,) = read_sheets(reader, form, tmp_path / "filled.png")
-    assert (found.fields["a"].text, found.fields["a"].why) == (text, why)
+    page = Image.open(io.BytesIO(printed_sheet(written)))
+    ImageDraw.Draw(page).line(scribble, 40, 6)
+    assert told(read(reader, form, page)) == {"a": (text, why)}

@@ -96,9 +96,6 @@ class Chromium:
         """Wait until the element of a name has such words in its text."""
         self.wait_for(f"document.getElementById('{name}').textContent.includes({json.dumps(words)})")
 
-    def download_to(self, folder: Path) -> None:
-        self.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-
     def devtools(self, command: str, **params: Any) -> Any:
         return self._call("POST", "/goog/cdp/execute", cmd=command, params=params)
 
@@ -186,6 +183,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    """One that downloads to the test's folder."""
+    with Chromium() as running:
+        running.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        yield running
+
+
 def visit(browser: Chromium, address: str) -> None:
     browser.open(address)
     browser.wait_for("document.querySelector('#pad').children.length > 0")  # its script has run
@@ -201,40 +206,38 @@ def choose(browser: Chromium, name: str) -> None:
     browser.run(f"{every}.find((node) => node.innerText.includes('{name}')).click()")
 
 
-def items(count: int) -> str:
-    return f"document.querySelectorAll('#list li').length === {count}"
+def count(css: str, many: int) -> str:
+    return f"document.querySelectorAll('{css}').length === {many}"
 
 
-def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
+def test_drop_correct_save_download(server: Server, browser: Chromium, tmp_path: Path) -> None:
     save_page(tmp_path / "a.png", "07946\n12")
-    with Chromium() as browser:
-        browser.download_to(tmp_path)
-        visit(browser, server.address)
-        browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
-        browser.wait_for(items(2))
-        choose(browser, "a.png")
-        browser.wait_for("document.querySelectorAll('#stage .box').length === 7")
-        assert digits_shown(browser) == "07946\n12"
-        browser.click("#text button")
-        browser.type("body", "8")
-        assert digits_shown(browser) == "87946\n12"
-        browser.click("#text span:nth-of-type(2) button:nth-last-child(2)")
-        browser.click("#pad [title=Delete]")
-        assert digits_shown(browser) == "87946\n1"
-        browser.drag("#stage", (0.85, 0.85), (0.95, 0.95))  # one that was missed
-        assert digits_shown(browser) == "87946\n1?"
-        browser.type("body", BACKSPACE)
-        assert digits_shown(browser) == "87946\n1"
-        browser.click("#stage .box")
-        browser.click("#pad [title^=What]")
-        browser.wait_for("document.getElementById('why').open")
-        browser.click("#why button")
-        browser.click("#confirm")
-        browser.shows("said", "is saved")
-        for form in ("csv", "jsonl", "labels"):
-            browser.click(f"[data-form={form}]")
-        until(lambda: (tmp_path / "labels.csv").exists())
-        assert browser.complaints() == []
+    visit(browser, server.address)
+    browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
+    browser.wait_for(count("#list li", 2))
+    choose(browser, "a.png")
+    browser.wait_for(count("#stage .box", 7))
+    assert digits_shown(browser) == "07946\n12"
+    browser.click("#text button")
+    browser.type("body", "8")
+    assert digits_shown(browser) == "87946\n12"
+    browser.click("#text span:nth-of-type(2) button:nth-last-child(2)")
+    browser.click("#pad [title=Delete]")
+    assert digits_shown(browser) == "87946\n1"
+    browser.drag("#stage", (0.85, 0.85), (0.95, 0.95))  # one that was missed
+    assert digits_shown(browser) == "87946\n1?"
+    browser.type("body", BACKSPACE)
+    assert digits_shown(browser) == "87946\n1"
+    browser.click("#stage .box")
+    browser.click("#pad [title^=What]")
+    browser.wait_for("document.getElementById('why').open")
+    browser.click("#why button")
+    browser.click("#confirm")
+    browser.shows("said", "is saved")
+    for form in ("csv", "jsonl", "labels"):
+        browser.click(f"[data-form={form}]")
+    until(lambda: (tmp_path / "labels.csv").exists())
+    assert browser.complaints() == []
     rows = table_of(tmp_path / "digits.csv")
     assert [row["text"] for row in rows] == ["87946\n1", ""]
     assert "not a picture" in rows[1]["error"]
@@ -246,59 +249,59 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     assert len(writers) == 6
 
 
-def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path: Path) -> None:
+def test_lines_are_typed_and_keys_act_on_what_is_on_top(
+    server: Server, browser: Chromium, tmp_path: Path
+) -> None:
     save_page(tmp_path / "a.png", "07946\n12\n3")
-    with Chromium() as browser:
-        browser.download_to(tmp_path)
-        visit(browser, server.address)
-        tiff = page_file("4", "56", kind="TIFF")
-        browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("b.tif", tiff)])
-        browser.wait_for(items(3))
-        said = browser.run("return document.getElementById('list').innerText")
-        assert "b.tif, page 1" in said
-        assert "b.tif, page 2" in said
-        inked = ("[...document.querySelectorAll('#list canvas')].filter((node) => "
-                 "node.toDataURL().length > 1000).length === 3")  # fmt: skip
-        browser.wait_for(inked)  # no browser knows TIFF: the server draws its pages
-        choose(browser, "a.png")
-        browser.wait_for("document.querySelectorAll('#stage .box').length === 8")
-        browser.click("#stage .box[data-char='3']")
-        browser.click("#pad [title^=What]")
-        browser.wait_for("document.getElementById('why').open")
-        browser.type("body", "8")
-        browser.type("body", ESCAPE)
-        browser.wait_for("!document.getElementById('why').open")
-        assert digits_shown(browser) == "07946\n12\n3"
-        browser.type("body", DELETE)  # the last digit of its line
-        assert digits_shown(browser) == "07946\n12"
-        browser.click("#text span:nth-of-type(2) button")
-        browser.type("body", "e")
-        browser.type("#text input", f"{BACKSPACE}?x{ESCAPE}")  # nothing of it stays
-        assert browser.run("return document.querySelectorAll('#text .right').length") == 0
-        browser.click("#text span .edit")
-        browser.type("#text input", f"{HOME}-{END}{BACKSPACE},50 kg{ENTER}")
-        assert digits_shown(browser) == "-0794,50\n12"
-        assert len(browser.run("return [...document.querySelectorAll('#stage .box')]")) == 6
-        browser.click("#text .more .edit")
-        browser.type("#text input", f"8/9{ENTER}")
-        assert digits_shown(browser) == "-0794,50\n12\n8/9"
-        browser.click("#text span:nth-of-type(2) button")
-        browser.type("body", "+")
-        assert digits_shown(browser) == "-0794,50\n+2\n8/9"
-        browser.click("#confirm")
-        browser.shows("said", "is saved")
-        choose(browser, "b.tif, page 1")
-        browser.wait_for("document.querySelectorAll('#stage .box').length === 1")
-        browser.run("document.querySelector('#stage .box').click()")  # it may be drawn once more
-        browser.type("body", DELETE)  # the last digit of its page
-        assert digits_shown(browser) == ""
-        for form in ("txt", "csv", "tsv", "jsonl"):
-            browser.click(f"[data-form={form}]")
-        until(lambda: (tmp_path / "digits.jsonl").exists())
-        browser.devtools("Browser.grantPermissions", permissions=["clipboardReadWrite"])
-        browser.click("#copy-all")
-        copied = browser.run("return navigator.clipboard.readText()")
-        assert browser.complaints() == []
+    visit(browser, server.address)
+    tiff = page_file("4", "56", kind="TIFF")
+    browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("b.tif", tiff)])
+    browser.wait_for(count("#list li", 3))
+    said = browser.run("return document.getElementById('list').innerText")
+    assert "b.tif, page 1" in said
+    assert "b.tif, page 2" in said
+    inked = ("[...document.querySelectorAll('#list canvas')].filter((node) => "
+             "node.toDataURL().length > 1000).length === 3")  # fmt: skip
+    browser.wait_for(inked)  # no browser knows TIFF: the server draws its pages
+    choose(browser, "a.png")
+    browser.wait_for(count("#stage .box", 8))
+    browser.click("#stage .box[data-char='3']")
+    browser.click("#pad [title^=What]")
+    browser.wait_for("document.getElementById('why').open")
+    browser.type("body", "8")
+    browser.type("body", ESCAPE)
+    browser.wait_for("!document.getElementById('why').open")
+    assert digits_shown(browser) == "07946\n12\n3"
+    browser.type("body", DELETE)  # the last digit of its line
+    assert digits_shown(browser) == "07946\n12"
+    browser.click("#text span:nth-of-type(2) button")
+    browser.type("body", "e")
+    browser.type("#text input", f"{BACKSPACE}?x{ESCAPE}")  # nothing of it stays
+    assert browser.run("return document.querySelectorAll('#text .right').length") == 0
+    browser.click("#text span .edit")
+    browser.type("#text input", f"{HOME}-{END}{BACKSPACE},50 kg{ENTER}")
+    assert digits_shown(browser) == "-0794,50\n12"
+    assert len(browser.run("return [...document.querySelectorAll('#stage .box')]")) == 6
+    browser.click("#text .more .edit")
+    browser.type("#text input", f"8/9{ENTER}")
+    assert digits_shown(browser) == "-0794,50\n12\n8/9"
+    browser.click("#text span:nth-of-type(2) button")
+    browser.type("body", "+")
+    assert digits_shown(browser) == "-0794,50\n+2\n8/9"
+    browser.click("#confirm")
+    browser.shows("said", "is saved")
+    choose(browser, "b.tif, page 1")
+    browser.wait_for(count("#stage .box", 1))
+    browser.run("document.querySelector('#stage .box').click()")  # it may be drawn once more
+    browser.type("body", DELETE)  # the last digit of its page
+    assert digits_shown(browser) == ""
+    for form in ("txt", "csv", "tsv", "jsonl"):
+        browser.click(f"[data-form={form}]")
+    until(lambda: (tmp_path / "digits.jsonl").exists())
+    browser.devtools("Browser.grantPermissions", permissions=["clipboardReadWrite"])
+    browser.click("#copy-all")
+    copied = browser.run("return navigator.clipboard.readText()")
+    assert browser.complaints() == []
     texts = read_labels_csv(server.kept / "pages" / "labels.csv").texts
     assert texts == ("-0794,50\n+2\n8/9",)
     lines = read_labels_csv(server.kept / "lines" / "labels.csv")
@@ -316,7 +319,7 @@ def test_lines_are_typed_and_keys_act_on_what_is_on_top(server: Server, tmp_path
     assert [sign["char"] for sign in record["signs"]] == ["+"]
 
 
-def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypatch):
+def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, browser, tmp_path, monkeypatch):
     for name, text in (("blank", ""), ("one", "123"), ("two", "456"), ("three", "")):
         (tmp_path / f"{name}.png").write_bytes(sheet(text))
     (tmp_path / "other.png").write_bytes(page_file("7"))
@@ -329,79 +332,75 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
         some = "[...document.querySelectorAll('.field')]"
         return browser.run(f"return {some}.map(({{ style: s }}) => [s.left, s.top, s.width, s.height])")
 
-    with Chromium() as browser:
-        browser.download_to(tmp_path)
-        browser.open(f"{server.address}forms")
-        browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
-        browser.type("#open", str(tmp_path / "blank.png"))
-        browser.wait_for("document.getElementById('blank').naturalWidth === 600")
-        browser.drag("#sheet", (0.2, 0.45), (0.5, 0.5), (0.6, 0.6))
-        browser.type("#name", "constructor")  # which objects of JavaScript have, asked or not
-        browser.type("#valid", "123\n457")
-        (drawn,) = boxes(browser)
-        browser.drag(".field", (0.5, 0.5), (0.6, 0.6))
-        assert boxes(browser) != [drawn]
-        browser.type("#sheet", f"{CONTROL}z")
-        assert boxes(browser) == [drawn]
-        browser.drag(".field", (1, 0.5), (1.1, 0.5))  # its edge
-        (wider,) = boxes(browser)
-        assert (wider[:2], float(wider[2][:-1])) == (drawn[:2], pytest.approx(44, abs=0.5))
-        browser.drag("#sheet", (0.1, 0.7), (0.3, 0.8))
-        browser.type("#sheet", DELETE)
-        assert boxes(browser) == [wider]
-        browser.type("#sheet", f"{CONTROL}zz")
-        assert boxes(browser) == [wider]
-        browser.type("#open", str(tmp_path / "other.png"))
-        browser.wait_for("document.querySelectorAll('#tabs [aria-pressed]').length === 2")
-        browser.click("#tabs [title^=Delete]")
-        assert boxes(browser) == [wider]
-        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
-        browser.type("#rule", "sum of others")
-        browser.click("#save")
-        browser.shows("told", "others")
-        until(lambda: (tmp_path / "form.json").exists())
-        (tmp_path / "form.json").rename(tmp_path / "wrong.json")
-        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
-        browser.type("#rule", 13 * BACKSPACE)
-        for answer, told in (("false", "/^$/"), ("true", "/others/")):  # nothing is lost unasked
-            browser.run(f"window.confirm = () => {answer}")
-            browser.type("#open", str(tmp_path / "wrong.json"))
-            browser.wait_for(f"{told}.test(document.getElementById('told').textContent)")
-        browser.type("#sheet", f"{CONTROL}z")  # nothing of the form before
-        assert boxes(browser) == [wider]
-        browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
-        browser.type("#rule", 13 * BACKSPACE)
-        (tmp_path / "empty.json").write_text('{"form": 1, "layouts": []}')
-        browser.type("#open", str(tmp_path / "empty.json"))
-        browser.shows("told", "is no form")
-        browser.click("#save")
-        browser.wait_for("document.getElementById('told').textContent === ''")
-        until(lambda: (tmp_path / "form.json").exists())
-        names = ("one", "two", "three", "other", "struck")
-        browser.type("#sheets", "\n".join(str(tmp_path / f"{name}.png") for name in names))
-        browser.wait_for("document.getElementById('count').textContent.startsWith('5 sheets')")
-        assert "does not fit" in browser.run("return document.getElementById('problems').innerText")
-        shown = browser.run("return [...document.querySelectorAll('#cells input')].map((one) => one.value)")
-        # what is in no list first; of what is struck out no part; the others are sure
-        assert (shown[:2], sorted(shown[2:])) == (["456", "?"], ["", "123"])
-        said = browser.run("return document.getElementById('count').textContent")
-        assert said == "5 sheets, 4 cells: 2 in doubt, 0 checked."
-        browser.click("[data-table=csv]")  # as the command writes it
-        until(lambda: (tmp_path / "table.csv").exists())
-        browser.run("document.querySelector('#cells input').focus()")
-        browser.type(":focus", f"45{ENTER}")
-        browser.type(":focus", f"{CONTROL}z")  # takes it back
-        browser.type(":focus", f"45 7{ENTER}{ENTER}{TAB}")  # a ? is nothing to agree with
-        browser.run(
-            "[...document.querySelectorAll('#cells input')].find((one) => one.value === '123').focus()"
-        )
-        browser.type(":focus", ENTER)
-        for table in ("tsv", "jsonl"):
-            browser.click(f"[data-table={table}]")
-        browser.click("#labels")
-        browser.wait_for("document.getElementById('count').textContent === '2 cells are saved as lines.'")
-        until(lambda: (tmp_path / "table.jsonl").exists())
-        assert ["api/form" in line for line in browser.complaints()] == [True, True]  # of the wrong form
+    browser.open(f"{server.address}forms")
+    browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
+    browser.type("#open", str(tmp_path / "blank.png"))
+    browser.wait_for("document.getElementById('blank').naturalWidth === 600")
+    browser.drag("#sheet", (0.2, 0.45), (0.5, 0.5), (0.6, 0.6))
+    browser.type("#name", "constructor")  # which objects of JavaScript have, asked or not
+    browser.type("#valid", "123\n457")
+    (drawn,) = boxes(browser)
+    browser.drag(".field", (0.5, 0.5), (0.6, 0.6))
+    assert boxes(browser) != [drawn]
+    browser.type("#sheet", f"{CONTROL}z")
+    assert boxes(browser) == [drawn]
+    browser.drag(".field", (1, 0.5), (1.1, 0.5))  # its edge
+    (wider,) = boxes(browser)
+    assert (wider[:2], float(wider[2][:-1])) == (drawn[:2], pytest.approx(44, abs=0.5))
+    browser.drag("#sheet", (0.1, 0.7), (0.3, 0.8))
+    browser.type("#sheet", DELETE)
+    assert boxes(browser) == [wider]
+    browser.type("#sheet", f"{CONTROL}zz")
+    assert boxes(browser) == [wider]
+    browser.type("#open", str(tmp_path / "other.png"))
+    browser.wait_for(count("#tabs [aria-pressed]", 2))
+    browser.click("#tabs [title^=Delete]")
+    assert boxes(browser) == [wider]
+    browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+    browser.type("#rule", "sum of others")
+    browser.click("#save")
+    browser.shows("told", "others")
+    until(lambda: (tmp_path / "form.json").exists())
+    (tmp_path / "form.json").rename(tmp_path / "wrong.json")
+    browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+    browser.type("#rule", 13 * BACKSPACE)
+    for answer, told in (("false", "/^$/"), ("true", "/others/")):  # nothing is lost unasked
+        browser.run(f"window.confirm = () => {answer}")
+        browser.type("#open", str(tmp_path / "wrong.json"))
+        browser.wait_for(f"{told}.test(document.getElementById('told').textContent)")
+    browser.type("#sheet", f"{CONTROL}z")  # nothing of the form before
+    assert boxes(browser) == [wider]
+    browser.drag(".field", (0.5, 0.5), (0.5, 0.5))
+    browser.type("#rule", 13 * BACKSPACE)
+    (tmp_path / "empty.json").write_text('{"form": 1, "layouts": []}')
+    browser.type("#open", str(tmp_path / "empty.json"))
+    browser.shows("told", "is no form")
+    browser.click("#save")
+    browser.wait_for("document.getElementById('told').textContent === ''")
+    until(lambda: (tmp_path / "form.json").exists())
+    names = ("one", "two", "three", "other", "struck")
+    browser.type("#sheets", "\n".join(str(tmp_path / f"{name}.png") for name in names))
+    browser.wait_for("document.getElementById('count').textContent.startsWith('5 sheets')")
+    assert "does not fit" in browser.run("return document.getElementById('problems').innerText")
+    shown = browser.run("return [...document.querySelectorAll('#cells input')].map((one) => one.value)")
+    # what is in no list first; of what is struck out no part; the others are sure
+    assert (shown[:2], sorted(shown[2:])) == (["456", "?"], ["", "123"])
+    said = browser.run("return document.getElementById('count').textContent")
+    assert said == "5 sheets, 4 cells: 2 in doubt, 0 checked."
+    browser.click("[data-table=csv]")  # as the command writes it
+    until(lambda: (tmp_path / "table.csv").exists())
+    browser.run("document.querySelector('#cells input').focus()")
+    browser.type(":focus", f"45{ENTER}")
+    browser.type(":focus", f"{CONTROL}z")  # takes it back
+    browser.type(":focus", f"45 7{ENTER}{ENTER}{TAB}")  # a ? is nothing to agree with
+    browser.run("[...document.querySelectorAll('#cells input')].find((one) => one.value === '123').focus()")
+    browser.type(":focus", ENTER)
+    for table in ("tsv", "jsonl"):
+        browser.click(f"[data-table={table}]")
+    browser.click("#labels")
+    browser.wait_for("document.getElementById('count').textContent === '2 cells are saved as lines.'")
+    until(lambda: (tmp_path / "table.jsonl").exists())
+    assert ["api/form" in line for line in browser.complaints()] == [True, True]  # of the wrong form
     assert sorted(read_labels_csv(server.kept / "lines" / "labels.csv").texts) == ["123", "45 7"]
     saved = {own["source"]: own for own in records(tmp_path / "table.jsonl")}
     texts = [saved[f"{name}.png"]["fields"]["constructor"]["text"] for name in ("one", "two", "three")]
@@ -411,28 +410,27 @@ def test_fields_are_drawn_and_cells_in_doubt_reviewed(server, tmp_path, monkeypa
     assert sorted(told.stdout.splitlines()) == sorted((tmp_path / "table.csv").read_text().splitlines())
 
 
-def test_a_correction_weighs_the_rules_of_its_sheet_again(server: Server) -> None:
+def test_a_correction_weighs_the_rules_of_its_sheet_again(server: Server, browser: Chromium) -> None:
     folder, said = Path(__file__).parents[1] / "data/form", "document.getElementById('count').textContent"
     cells = "[...document.querySelectorAll('#cells input')].map(({ value }) => value)"
-    with Chromium() as browser:
-        browser.open(f"{server.address}forms")
-        browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
-        browser.type("#open", f"{folder / 'form.json'}\n{folder / 'blank.png'}")
-        browser.wait_for("document.getElementById('blank').naturalWidth > 0")
-        browser.type("#sheets", str(folder / "scans/3.jpg"))
-        browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")  # 1165 + 292 is not 1467
-        place = browser.run(f"return {cells}").index("1165") + 1
-        browser.run("document.querySelector(`#cells li:nth-child(${arguments[0]}) input`).focus()", place)
-        browser.type(":focus", f"1175{ENTER}")
-        browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
-        browser.type(":focus", f"{CONTROL}z")
-        browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")
-        browser.type(":focus", f"1175{ENTER}")
-        browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
-        browser.run(f"[...document.querySelectorAll('#cells input')][{cells}.indexOf('1467')].focus()")
-        browser.type(":focus", f"1468{ENTER}")  # now 292 is in doubt, and the next
-        browser.wait_for(f"{said} === '1 sheet, 5 cells: 1 in doubt, 2 checked.'")
-        assert not browser.complaints()
+    browser.open(f"{server.address}forms")
+    browser.wait_for("Boolean(document.getElementById('sheets')?.onchange)")
+    browser.type("#open", f"{folder / 'form.json'}\n{folder / 'blank.png'}")
+    browser.wait_for("document.getElementById('blank').naturalWidth > 0")
+    browser.type("#sheets", str(folder / "scans/3.jpg"))
+    browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")  # 1165 + 292 is not 1467
+    place = browser.run(f"return {cells}").index("1165") + 1
+    browser.run("document.querySelector(`#cells li:nth-child(${arguments[0]}) input`).focus()", place)
+    browser.type(":focus", f"1175{ENTER}")
+    browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
+    browser.type(":focus", f"{CONTROL}z")
+    browser.wait_for(f"{said} === '1 sheet, 5 cells: 3 in doubt, 0 checked.'")
+    browser.type(":focus", f"1175{ENTER}")
+    browser.wait_for(f"{said} === '1 sheet, 5 cells: 0 in doubt, 1 checked.'")
+    browser.run(f"[...document.querySelectorAll('#cells input')][{cells}.indexOf('1467')].focus()")
+    browser.type(":focus", f"1468{ENTER}")  # now 292 is in doubt, and the next
+    browser.wait_for(f"{said} === '1 sheet, 5 cells: 1 in doubt, 2 checked.'")
+    assert not browser.complaints()
 
 
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
@@ -447,7 +445,7 @@ def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
         browser.click("#show-camera")
         browser.wait_for("document.getElementById('number').textContent === '3846'")
         browser.click("#take")
-        browser.wait_for(items(1))
+        browser.wait_for(count("#list li", 1))
         browser.wait_for("document.getElementById('text').textContent === '3846'")
         assert browser.complaints() == []
 
@@ -466,7 +464,7 @@ def test_many_large_and_broken_files_in_two_windows(server: Server, tmp_path: Pa
             visit(one, server.address)
             one.type("#files", "\n".join(map(str, names)))
         for one in (browser, other):
-            one.wait_for(items(102), seconds=240)
+            one.wait_for(count("#list li", 102), seconds=240)
             said = one.run("return document.getElementById('list').innerText")
             assert all(f"{number:03d} · {number:05d}" in said for number in range(100))
             assert "at most 64 MB are taken" in said

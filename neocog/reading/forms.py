@@ -120,16 +120,15 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
     schema = json.loads(Path(__file__).with_name("form.schema.json").read_text("utf-8"))
     for place, why in _faults(found, schema, "", schema["$defs"]):
         raise UsageError(printable(f"{name}: {place}{': ' * bool(place)}{why}"))
-    layouts, files, taken, place = list[Layout](), [data], set[str](), "layouts"
+    layouts, files, place = list[Layout](), [data], "layouts"
     try:
         if (count := sum(len(layout["pages"]) for layout in found["layouts"])) > _PAGES:
             raise UsageError(f"got {count} pages in all, expected at most {_PAGES}; make two forms")
         for k, layout in enumerate(found["layouts"]):
-            if layout["name"] in taken:
+            if layout["name"] in (one.name for one in layouts):
                 place = f"layouts[{k}].name"
                 raise UsageError(f"{layout['name']!r} is taken; choose another name")
-            taken.add(layout["name"])
-            pages, asked, order = list[FormPage](), list[tuple[str, str]](), list[str]()
+            pages, order = list[FormPage](), dict[str, Any]()  # names of fields, with their rules
             for n, page in enumerate(layout["pages"]):
                 place = f"layouts[{k}].pages[{n}].blank"
                 blank = _blank(page.get("blank"), folder)
@@ -141,15 +140,14 @@ def parse_form(data: bytes, folder: Path | None = None, name: str = "form.json")
                     place = f"layouts[{k}].pages[{n}].fields[{m}]"
                     if one["name"] in (*order, *COLUMNS):
                         raise UsageError(f"name {one['name']!r} is taken; choose another one")
-                    asked += [(one["name"], words) for words in _strings(one.get("rule"))]
                     fields.append(_field(one, folder, files))
-                    order.append(one["name"])
+                    order[one["name"]] = _strings(one.get("rule"))
                 number = n if blank is None else page.get("blank_page", 0)
                 pages.append(FormPage(blank, number, tuple(fields)))
             rules = dict[Any, Rule]()  # the same evidence is not weighed twice
-            for own, words in asked:
+            for own, words in ((own, words) for own, some in order.items() for words in some):
                 place = f"{layout['name']}: " * (len(found["layouts"]) > 1) + f"rule of {own}"
-                rule = _rule(words, own, order)
+                rule = _rule(words, own, [*order])
                 if (key := (words == _NEXT, frozenset(rule.names))) in rules:
                     raise UsageError(f"{words!r} and {rules[key].words!r} tell the same; leave one out")
                 rules[key] = rule

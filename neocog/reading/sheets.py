@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import compress
 from statistics import median
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.network import ctc
-from neocog.network.automaton import Automaton
 from neocog.network.lines import NARROWEST, ROWS, WIDEST
-from neocog.reading.forms import Field, Form, Rule, amount, digits, joint
+from neocog.reading.forms import Field, Form, Layout, Rule, amount, digits, joint
 from neocog.reading.numbers import BEFORE, FAR, IN_DOUBT, STEP, Logs, TextLine, bare, likely, read_lines
 from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, CellReading, SheetReading
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
     from neocog.vision.finder import Finding
 
-Grey = NDArray[np.uint8]
+Grey = NDArray[Any]  # uint8; OpenCV does not say so
 Floats = NDArray[np.float64]
 
 FITS = 0.6
@@ -40,44 +39,24 @@ FITS = 0.6
 SLIP = 0.01
 """How often what is written is taken to break a rule: a rule that is broken speaks against the reading."""
 
-_BLANK = 2400  # long side, in pixels, to which blanks are reduced
-_SEEN = 1200  # and at which pages are compared with them
-_PAPER, _BRIGHTER = 220.0, 6.0  # grey levels of paper to which dark pages are made brighter, and how much
-_FEATURES = 2000  # of a page at most
-_TRIED = 6  # blanks, of many, that a page is laid onto: those with the most matches
+_SEEN = 1200  # long side, in pixels, at which pages are compared with blanks
+_PAPER = 220.0  # grey level of paper to which dark pages are made brighter, at most 6 times
 _INLIERS = 12  # matches that a homography must explain
 _THICK = 9, 25  # pixels of the thickest strokes of print on a page of `_SEEN`, and of writing in a field
 _REACH = 8  # pixels at `_SEEN` that print around a field may lie off
-_OFF = 3.0  # and that matched places may, as a median: what makes them inliers
 _HERE, _ALIKE = 0.7, 0.4  # share of print around a field that is there, and its correlation
 _OTHER = 0.25  # share of fields, two at least, around which print differs on a sheet of another edition
-# Or median correlation of words around them: of 95 photographs 0.66 to 0.97, of 81 others one is above it.
-_WORDS = 0.6
 _ROWS = 96  # to which the box of a field is reduced: digits in it are 40 to 80 high
-_WIDEST = 8192  # pixels of a field
 _ROOM = 0.3  # of a box's height that is seen around it: ink may cross the frame
 _INK = 0.25  # of the usual contrast, from which a pixel is ink
-_FAINT = 0.4  # of the contrast of a field's writing, below which there is no ink
-_NEAR = 60  # pixels on each side along a rule that say how dark it is
-_HIDES = 0.6  # of the usual contrast, from which a rule hides strokes
-_SLOPES = np.linspace(-0.9, 0.9, 7, dtype=np.float32)  # columns a row, of strokes across a rule
-_THIN_PIECE = 0.06  # of a box's height
-_AROUND = 0.3  # share of the edge around print that is dark if it is wider than on the blank
 _TRACE, _REST = 0.05, 0.25  # ink of no number, in squares of half the box's height: alone, and beside one
-_HARMLESS = 0.65  # probability of a number, from which ink beside it does not matter: a stamp
-_BEYOND = 1.1  # heights of a box that are seen to its left and right: what was written may go on there
 # In heights of a number's digits, how high a piece of ink is that may be one more of them: from, up to beyond
 # the box, where others write too, and up to within it, where it may be a scribble.
 _MARK, _TALLER, _SCRIBBLE = 0.4, 1.6, 2.5
 _SPECK = 20  # pixels of ink that may be a number
-_STROKE = 1.1  # of a digit's height, the shortest stroke that crosses one out: bars of a 4 are shorter
-_THIN = 6.0  # of its thickness, its length
 _GOES_ON = "goes on beyond its box"
 _SOFT = "crossed out", "ink beside it, as high as a digit"
-_CLOSE = 1.0  # log likelihood that any number has more than one with `_DOUBT`, for which `_SOFT` is no reason
-_HARD = 0.5  # share of the likelihoods of numbers with other ink that counts in a rule: 31 of 47 are right
-_DOUBT = 0.9  # probability of a text below which a rule may choose another one
-_MENDED = 0.95  # and which that must have
+_DOUBT, _MENDED = 0.9, 0.95  # probability of a text below which a rule may choose one with the second
 # Digits of one sheet are of one hand. How sharply likeness (cosine) counts, what of it is none, its weight;
 # by what log likelihoods among digits are divided; what a digit that is not sure teaches (LOG, 2026-11-26).
 _SHARP, _UNLIKE, _LIKE, _COOLER, _UNSURE = 16.0, 0.5, 0.8, 1.4, 0.5
@@ -93,7 +72,15 @@ class _Seen:
     features: NDArray[np.float32]  #: (N, 128), the strongest first
     ink: NDArray[np.float32]  #: 0 paper .. 1 usual ink, `_SEEN` pixels long
     contrast: float  #: grey levels of usual ink
-    written: list[bool] = field(default_factory=list)  #: of a blank: whether digits stand in its fields
+
+
+class _Blank(NamedTuple):
+    """A blank page of a form, as it is compared."""
+
+    layout: Layout
+    number: int  #: in its layout
+    seen: _Seen
+    written: list[bool]  #: whether digits stand in its fields, once that is known
 
 
 class _Once(NamedTuple):
@@ -105,16 +92,22 @@ class _Once(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What a field was read from: around its marks, if that was one line, and as a whole."""
+    """What was cut out of a page for a field, and read."""
 
-    read: tuple[_Once | None, _Once | None]
-    say: Callable[[ctc.Number | None, ctc.Number | None], CellReading]  #: with other numbers, if there are
-    automaton: Automaton | None
+    field: Field
+    lines: Sequence[TextLine]  #: around its marks
+    read: tuple[_Once | None, _Once | None]  #: around its marks, if that was one line, and as a whole
+    ink: Grey  #: that of no print, (H, W)
+    unit: float  #: half the height of its box
+    hard: str  #: why no number can be sure
+    corners: tuple[tuple[int, int], ...]
+    page: int
 
 
 class _Laid(NamedTuple):
     """How a page lies on its blank: ``way`` leads from pixels of the blank to those of the page, (3, 3)."""
 
+    blank: _Blank
     way: Floats
     fit: float
     residual: float
@@ -132,13 +125,11 @@ class _Spot(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """A page of a sheet that was read: its number in the file, its fields."""
+    """A page of a sheet: its number in the file, and what stands in its fields."""
 
     at: int
     laid: _Laid
-    cells: dict[str, CellReading]
-    written: dict[str, _Written]
-    in_use: bool  #: whether its blank is a sheet in use
+    read: dict[str, _Written | CellReading]  #: what is not on it has its cell
 
 
 def read_sheets(
@@ -172,73 +163,57 @@ def read_sheets(
 def _each_sheet(
     reader: "Reader", form: Form, picture: Picture, beat: Callable[[], None]
 ) -> Iterator[SheetReading]:
-    blanks, begun, at, kind = _blanks(form), time.perf_counter(), 0, -1
-    sheet = dict[int, _Page]()  # by its number in the layout
+    blanks, begun, at = _blanks(form), time.perf_counter(), 0
+    sheet, layout = dict[int, _Page](), blanks[0].layout  # pages by their numbers in the layout
     record = partial(SheetReading, name_of(picture), model=reader.model.id)
 
     def whole() -> Iterator[SheetReading]:
         nonlocal begun
         if not sheet:
             return
-        pages, layout, least = dict(sheet), form.layouts[kind], reader.policy.min_p
+        pages, count, least = dict(sheet), len(layout.pages), reader.policy.min_p
         sheet.clear()
-        numbers, cells, written = range(len(layout.pages)), dict[str, CellReading](), dict[str, _Written]()
+        cells, written = dict[str, CellReading](), dict[str, _Written]()
         for number, page in enumerate(layout.pages):
             none = CellReading(REJECTED, why=f"page {number + 1} is missing")
-            cells |= pages[number].cells if number in pages else {one.name: none for one in page.fields}
-        for one in pages.values():
-            written |= one.written
-        missing = ", ".join(str(number + 1) for number in numbers if number not in pages)
-        told = f"page {missing} of {len(numbers)} is missing; scan the whole sheet into one file"
+            for one in page.fields:
+                found = pages[number].read[one.name] if number in pages else none
+                written |= {one.name: found} if isinstance(found, _Written) else {}
+                cells[one.name] = found if isinstance(found, CellReading) else _said(found, least)
+        missing = ", ".join(str(n + 1) for n in range(count) if n not in pages)
+        told = f"page {missing} of {count} is missing; scan the whole sheet into one file"
         cells |= _taught(weigh(cells, layout.rules, least), written, least, beat)
         since, begun = begun, time.perf_counter()
         yield record(
             page=min(page.at for page in pages.values()), layout=layout.name,
-            pages=tuple(pages[n].at if n in pages else None for n in numbers),
+            pages=tuple(pages[n].at if n in pages else None for n in range(count)),
             residual=tuple(page.laid.residual for page in pages.values()),
             fit=tuple(page.laid.fit for page in pages.values()), before=cells if layout.rules else {},
             fields=weigh(cells, layout.rules, least), error=told if missing else None,
-            warnings=("blank-is-written",) * any(page.in_use for page in pages.values()),
+            warnings=("blank-is-written",) * any(any(page.laid.blank.written) for page in pages.values()),
             ms={"read": 1e3 * (begun - since)},
         )  # fmt: skip
 
     try:
         for page in pages_of(picture, reader.longest):
             at, seen = page.index, _seen(page.grey)
-            best, spots, why = _lay(seen, [blank for *_, blank in blanks]), list[_Spot](), ""
-            layout, number, blank = blanks[best[0]] if best else (0, 0, seen)
-            fields = form.layouts[layout].pages[number].fields
-            if best and (best[1].fit < FITS or best[1].residual * seen.scale[0, 0] > _OFF):
-                share = f"{best[1].fit:.0%} of {form.layouts[layout].name}'s print"
-                why = f" ({share})"
-            elif best:
-                spots = [_spot(seen, blank, best[1].way, one) for one in fields]
-                if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
-                    why = f": print around {other} of {len(spots)} fields differs"
-                worded = [one.alike for one in spots if one.alike is not None]
-                if not why and len(worded) > 1 and median(worded) < _WORDS:
-                    why = ": words around its fields are others"
-            if best is None or (fields and why):
+            laid, spots, why = _laid(seen, blanks)
+            if laid is None or why:
                 yield from whole()
-                why = f"page {at + 1} does not fit the form{why}; look at it, or add its layout"
-                if best and best[1].fit < FITS <= best[1].part:
-                    why = f"page {at + 1} has only {share}, the rest is cut off; scan the whole sheet"
-                yield record(page=at, error=why)
+                yield record(page=at, error=f"page {at + 1} {why}")
             else:
-                if layout != kind or number <= max(sheet, default=-1):
+                blank, boxes = laid.blank, [one.box for one in spots]
+                if blank.layout is not layout or blank.number <= max(sheet, default=-1):
                     yield from whole()
-                kind = layout
+                layout = blank.layout
                 if not blank.written:
-                    blank.written.extend(_is_written(reader, blank, one.box) for one in spots)
-                in_use, cells, written = any(blank.written), dict[str, CellReading](), dict[str, _Written]()
-                used, boxes = form.layouts[kind].pages[number].used or in_use, [one.box for one in spots]
+                    blank.written.extend(_is_written(reader, blank.seen, box) for box in boxes)
+                own = _Page(at, laid, {})
                 for one in spots:
-                    cell, once = _read_field(reader, seen, blank, one, page, boxes, used)
-                    cells[one.field.name] = cell
-                    written |= {one.field.name: once} if once else {}
+                    own.read[one.field.name] = _read_field(reader, seen, blank, one, page, boxes)
                     beat()
-                sheet[number] = _Page(at, best[1], cells, written, in_use)
-                if len(sheet) == len(form.layouts[kind].pages):
+                sheet[blank.number] = own
+                if len(sheet) == len(layout.pages):
                     yield from whole()
             at += 1
             beat()
@@ -254,23 +229,22 @@ def weigh(cells: Mapping[str, CellReading], rules: Sequence[Rule], least: float)
     ``least``: the probability from which a text is printed. A rule with a cell that breaks another confirms
     nothing.
     """
-    wrong, more, known = dict[str, CellReading](), dict[str, CellReading](), dict[Any, Any]()
+    wrong, known = dict[str, CellReading](), dict[Any, Any]()
     for rule in rules:
         holds, after = _after(rule, cells, cells, least, known)
-        more = {**after, **more} if holds is False else more
+        wrong = {**after, **wrong} if holds is False else wrong
     while True:
-        wrong, more, unchecked = {**more, **wrong}, {}, list[Rule]()
-        out = {**cells, **wrong}
+        out, unchecked = {**cells, **wrong}, list[Rule]()
         for rule in rules:
             holds, after = None, dict[str, CellReading]()
             if wrong.keys().isdisjoint(rule.names):
                 holds, after = _after(rule, cells, out, least, known)
             if holds is False:  # after what another one changed
-                more = after
+                wrong |= after
                 break
             out |= after
             unchecked += [rule] * (holds is None)
-        if not more:
+        else:
             break
     for rule in unchecked:
         cell = out[rule.names[-1]]
@@ -333,26 +307,24 @@ def _after(
             p, text = likelier[text], text.replace(" ", "") if len(own) > 1 else text
             out[name] = replace(cell, text=text, read=text, p=p, why=why, texts=likelier)
         elif name in unsure:
-            why = cell.why if REJECTED in cell.text else f"{cell.read}: {rule.words} speaks against it"
-            shown = cell.text if REJECTED in cell.text else REJECTED
-            p = likelier.get(cell.read, 0.0)
-            out[name] = replace(cell, text=shown, p=p, why=why, texts=likelier)
+            why = f"{cell.read}: {rule.words} speaks against it"
+            shown, why = (cell.text, cell.why) if REJECTED in cell.text else (REJECTED, why)
+            out[name] = replace(cell, text=shown, p=likelier.get(cell.read, 0.0), why=why, texts=likelier)
         else:
             out[name] = replace(cell, texts=likelier)
     return holds, out
 
 
 @lru_cache(maxsize=1)
-def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
-    """All blanks, with the numbers of their layouts and pages."""
-    out = list[tuple[int, int, _Seen]]()
-    for kind, layout in enumerate(form.layouts):
+def _blanks(form: Form) -> list[_Blank]:
+    out = list[_Blank]()
+    for layout in form.layouts:
         for number, page in enumerate(layout.pages):
             where = f"blank page {number + 1} of {layout.name}"
             if page.blank is None:
                 raise UsageError(f"{where}: the form names none; name a picture of it")
             try:
-                decoded = next(pages_of(page.blank, _BLANK, [page.number]), None)
+                decoded = next(pages_of(page.blank, 2400, [page.number]), None)  # reduced to a long side
             except InputError as error:
                 raise UsageError(f"{where}: {error}") from None
             if decoded is None:
@@ -361,16 +333,16 @@ def _blanks(form: Form) -> list[tuple[int, int, _Seen]]:
             if len(seen.points) < 2 * _INLIERS or not (seen.ink > 2 * _INK).any():
                 why = "has too little print to lay pages onto it; give a sheet with more"
                 raise UsageError(f"{where}: {why}")
-            out.append((kind, number, seen))
+            out.append(_Blank(layout, number, seen, []))
     return out
 
 
 def _seen(grey: Grey) -> _Seen:
     paper = float(np.percentile(grey, 90))
     if paper < _PAPER:  # features and ink have a least contrast
-        grey = np.asarray(cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), _BRIGHTER)), np.uint8)
+        grey = cv2.convertScaleAbs(grey, None, min(_PAPER / max(paper, 1.0), 6.0))
     small = at_most(grey, _SEEN)
-    points, features = cv2.SIFT_create(_FEATURES).detectAndCompute(small, None)  # type: ignore[attr-defined]
+    points, features = cv2.SIFT_create(2000).detectAndCompute(small, None)  # type: ignore[attr-defined]
     order = np.argsort([-point.response for point in points], kind="stable")
     at = np.array([point.pt for point in points], np.float32).reshape(-1, 2)[order]
     features = features[order] if len(order) else np.zeros((0, 128), np.float32)
@@ -390,6 +362,10 @@ def _away(grey: Grey, thick: int) -> NDArray[np.float32]:
     return np.asarray(cv2.morphologyEx(soft, cv2.MORPH_BLACKHAT, _ones(thick)), np.float32)
 
 
+def _shifted(x: float, y: float) -> Floats:
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], np.float64)
+
+
 def _resized(size: Sequence[int], to: Sequence[int]) -> Floats:
     """From pixels of a picture (H, W) to those of another size; middles of pixels are whole numbers."""
     down, across = (b / a for a, b in zip(size, to, strict=True))
@@ -404,8 +380,8 @@ def _moved(way: Floats, points: Any) -> Floats:
 
 def _warped(picture: NDArray[Any], way: Floats, size: Sequence[int]) -> NDArray[Any]:
     """A part of a picture, ``size`` wide and high; ``way`` leads from its pixels to those of the picture."""
-    flags, to = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, (int(size[0]), int(size[1]))
-    return np.asarray(cv2.warpPerspective(picture, way, to, flags=flags, borderMode=cv2.BORDER_REPLICATE))
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    return cv2.warpPerspective(picture, way, tuple(size), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
 def _matches(page: _Seen, blank: _Seen) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -419,34 +395,54 @@ def _matches(page: _Seen, blank: _Seen) -> tuple[NDArray[np.float32], NDArray[np
     return blank.points[clear], page.points[likeness[clear].argmax(axis=1)]
 
 
-def _lay(page: _Seen, blanks: Sequence[_Seen]) -> tuple[int, _Laid] | None:
+def _laid(page: _Seen, blanks: Sequence[_Blank]) -> tuple[_Laid | None, list[_Spot], str]:
+    """Lay a page onto the blank that fits best, and find its fields; or what is wrong with it."""
+    laid, spots, why, else_ = _lay(page, blanks), list[_Spot](), "", "; look at it, or add its layout"
+    if laid is None:
+        return None, spots, f"does not fit the form{else_}"
+    layout = laid.blank.layout
+    fields, share = layout.pages[laid.blank.number].fields, f"{laid.fit:.0%} of {layout.name}'s print"
+    if laid.fit < FITS or laid.residual * page.scale[0, 0] > 3:  # as far off as inliers may be
+        why = f"does not fit the form ({share}){else_}"
+        if laid.fit < FITS <= laid.part:
+            why = f"has only {share}, the rest is cut off; scan the whole sheet"
+    else:
+        spots = [_spot(page, laid.blank.seen, laid.way, one) for one in fields]
+        worded = [one.alike for one in spots if one.alike is not None]
+        if (other := sum(one.differs for one in spots)) >= max(2, _OTHER * len(spots)):
+            why = f"does not fit the form: print around {other} of {len(spots)} fields differs{else_}"
+        elif len(worded) > 1 and median(worded) < 0.6:  # photographs have 0.66 to 0.97
+            why = f"does not fit the form: words around its fields are others{else_}"
+    return laid, spots, why * bool(fields)
+
+
+def _lay(page: _Seen, blanks: Sequence[_Blank]) -> _Laid | None:
     """Lay a page onto the blank that fits best: features, a homography, its refinement; None if none fits."""
-    matches = [_matches(page, blank) for blank in blanks]
-    best: tuple[float, int, Floats, NDArray[np.bool_]] | None = None
-    for k in sorted(range(len(blanks)), key=lambda k: -len(matches[k][0]))[:_TRIED]:
-        since, to = matches[k]
+    matches = sorted(((*_matches(page, one.seen), one) for one in blanks), key=lambda one: -len(one[0]))
+    best: tuple[float, Floats, _Blank, Any, Any] | None = None
+    for since, to, blank in matches[:6]:  # of many those with the most matches
         if len(since) < _INLIERS:
             break
         found, inliers = cv2.findHomography(since, to, cv2.USAC_MAGSAC, 3.0, maxIters=5000, confidence=0.999)
         if found is None or inliers.sum() < _INLIERS:
             continue
-        way, (high, wide) = np.asarray(found, np.float64), blanks[k].ink.shape
+        way, (high, wide) = np.asarray(found, np.float64), blank.seen.ink.shape
         ends = _moved(way, [[0, 0], [wide, 0], [wide, high], [0, high]])
         sides = np.roll(ends, -1, axis=0) - ends
         turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
         if np.isfinite(ends).all() and (turns > 0.01 * wide * high).all():  # not mirrored, folded, or tiny
-            fit = _fit(page, blanks[k], way)
+            fit, used = _fit(page, blank.seen, way), inliers.ravel() > 0
             if best is None or fit > best[0]:
-                best = fit, k, way, inliers.ravel() > 0
+                best = fit, way, blank, since[used], to[used]
     if best is None:
         return None
-    fit, k, way, used = best
-    better = _refined(page, blanks[k], way)
-    fit, way = max((fit, way), (_fit(page, blanks[k], better), better), key=lambda one: one[0])
-    off = _moved(way, matches[k][0][used]) - matches[k][1][used]
+    fit, way, blank, since, to = best
+    better = _refined(page, blank.seen, way)
+    fit, way = max((fit, way), (_fit(page, blank.seen, better), better), key=lambda one: one[0])
+    off = _moved(way, since) - to
     residual = float(np.median(np.hypot(*off.T))) / float(page.scale[0, 0])
-    whole = np.linalg.inv(page.scale) @ way @ blanks[k].scale
-    return k, _Laid(whole / whole[2, 2], fit, residual, _fit(page, blanks[k], way, within=True))
+    part, way = _fit(page, blank.seen, way, within=True), np.linalg.inv(page.scale) @ way @ blank.seen.scale
+    return _Laid(blank, way / way[2, 2], fit, residual, part)
 
 
 def _fit(page: _Seen, blank: _Seen, way: Floats, *, within: bool = False) -> float:
@@ -472,10 +468,8 @@ def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
     halves = [cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for ink in soft]
     here, there = (_resized(ink.shape, half.shape) for ink, half in zip(soft, halves, strict=True))
     mask = (cv2.dilate(halves[0], _ones(7)) > _INK / 2).astype(np.uint8)
-    steps, start = (
-        (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 1e-4),
-        there @ way @ np.linalg.inv(here),
-    )
+    steps = cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 1e-4
+    start = there @ way @ np.linalg.inv(here)
     start = (start / start[2, 2]).astype(np.float32)
     try:
         better = cv2.findTransformECC(halves[0], halves[1], start, cv2.MOTION_HOMOGRAPHY, steps, mask, 5)[1]
@@ -484,22 +478,27 @@ def _refined(page: _Seen, blank: _Seen, way: Floats) -> Floats:
     return np.asarray(np.linalg.inv(there) @ better.astype(np.float64) @ here)
 
 
-def _shift(page: _Seen, blank: _Seen, way: Floats, box: Floats) -> Floats:
-    """How far print around a box is off where ``way`` puts it, x and y, in pixels of ``ink``; paper curls."""
-    room = 0.7 * (box[3] - box[1])
+def _around(blank: _Seen, box: Floats, room: float) -> tuple[int, int, NDArray[np.float32]]:
+    """A blank's ink in a box and so far around it, behind its left and top."""
     left, top = np.maximum(np.floor(box[:2] - room), 0).astype(int).tolist()
     right, foot = np.minimum(np.ceil(box[2:] + room), blank.ink.shape[::-1]).astype(int).tolist()
-    template = blank.ink[top:foot, left:right]
+    return left, top, blank.ink[top:foot, left:right]
+
+
+def _shift(page: _Seen, blank: _Seen, way: Floats, box: Floats) -> tuple[float, float]:
+    """How far print around a box is off where ``way`` puts it, x and y, in pixels of ``ink``; paper curls."""
+    left, top, template = _around(blank, box, 0.7 * (box[3] - box[1]))
     if min(template.shape) < 4 or template.std() < 0.02:
-        return np.zeros(2)
-    move = np.array([[1, 0, left - _REACH], [0, 1, top - _REACH], [0, 0, 1]], np.float64)
-    seen = _warped(page.ink, way @ move, (right - left + 2 * _REACH, foot - top + 2 * _REACH))
+        return 0.0, 0.0
+    high, wide = template.shape
+    here = way @ _shifted(left - _REACH, top - _REACH)
+    seen = _warped(page.ink, here, (wide + 2 * _REACH, high + 2 * _REACH))
     off = np.arange(-_REACH, _REACH + 1)
     alike = cv2.matchTemplate(seen, template, cv2.TM_CCOEFF_NORMED)
     alike = alike - 0.005 * np.hypot(off[:, None], off)  # a long rule fits anywhere along itself
     y, x = np.unravel_index(int(alike.argmax()), alike.shape)
     better = alike[y, x] > alike[_REACH, _REACH] + 0.02
-    return np.array([off[x], off[y]], np.float64) if better else np.zeros(2)
+    return (float(off[x]), float(off[y])) if better else (0.0, 0.0)
 
 
 def _cut(page: _Seen, way: Floats, size: tuple[int, int]) -> Grey:
@@ -509,8 +508,7 @@ def _cut(page: _Seen, way: Floats, size: tuple[int, int]) -> Grey:
     level = int(np.clip(round(math.log2(max(1.0, finer))), 0, 6))
     while len(page.greys) <= level:
         half = [max(1, side // 2) for side in page.greys[-1].shape[::-1]]
-        smaller = cv2.resize(page.greys[-1], half, interpolation=cv2.INTER_AREA)
-        page.greys.append(np.asarray(smaller, np.uint8))
+        page.greys.append(cv2.resize(page.greys[-1], half, interpolation=cv2.INTER_AREA))
     return _warped(page.greys[level], _resized(page.greys[0].shape, page.greys[level].shape) @ way, size)
 
 
@@ -520,7 +518,7 @@ def _window(box: Floats, tall: float, beyond: float) -> tuple[tuple[int, int], F
     So many of its heights ``beyond`` are columns more on each side, whose number is the last.
     """
     wide, high = box[2:] - box[:2]
-    unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / _WIDEST), _ROOM * high
+    unit, room = max(high / min(max(tall, 8.0), _ROWS), wide / 8192), _ROOM * high
     more = round(beyond * high / unit)
     size = round((wide + 2 * room) / unit) + 2 * more, round((high + 2 * room) / unit)
     way = np.array([[unit, 0, box[0] - room - more * unit], [0, unit, box[1] - room], [0, 0, 1]])
@@ -548,15 +546,11 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
     small = page.scale @ way @ np.linalg.inv(blank.scale)
     shrink = blank.scale[[0, 1, 0, 1], [0, 1, 0, 1]]
     inner = box * shrink
-    off = _shift(page, blank, small, inner)
-    small = small @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
-    off = off / shrink[:2]
-    way = way @ np.array([[1, 0, off[0]], [0, 1, off[1]], [0, 0, 1]])
+    x, y = _shift(page, blank, small, inner)
+    way = way @ _shifted(x / shrink[0], y / shrink[1])
     room = inner[3] - inner[1]
-    left, top = np.maximum(np.floor(inner[:2] - room), 0).astype(int).tolist()
-    right, foot = np.minimum(np.ceil(inner[2:] + room), blank.ink.shape[::-1]).astype(int).tolist()
-    plain = blank.ink[top:foot, left:right]
-    here = small @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
+    left, top, plain = _around(blank, inner, room)
+    here = small @ _shifted(x, y) @ _shifted(left, top)
     seen = _warped(page.ink, here, plain.shape[::-1])
     near = cv2.dilate(seen, _ones(3)) > _INK
     print_ = _inside(plain > 2 * _INK, here, page).astype(np.uint8)
@@ -577,41 +571,39 @@ def _spot(page: _Seen, blank: _Seen, way: Floats, field: Field) -> _Spot:
 def _rules(print_: Grey, across: float, down: float) -> tuple[Grey, Grey]:
     """Rules of print (H, W) that are so long: those across and those down."""
     kernels = np.ones((1, max(3, round(across))), np.uint8), np.ones((max(3, round(down)), 1), np.uint8)
-    first, second = (cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels)
-    return np.asarray(first, np.uint8), np.asarray(second, np.uint8)
+    across_, down_ = (cv2.morphologyEx(print_, cv2.MORPH_OPEN, kernel) for kernel in kernels)
+    return across_, down_
 
 
 def _read_field(
-    reader: "Reader", seen: _Seen, blank: _Seen, spot: _Spot, page: "Page", boxes: Sequence[Floats],
-    used: bool,
-) -> tuple[CellReading, _Written | None]:  # fmt: skip
+    reader: "Reader", seen: _Seen, blank: _Blank, spot: _Spot, page: "Page", boxes: Sequence[Floats]
+) -> _Written | CellReading:
     """Read a field: cut it out at the page's own resolution, take print out, find and read what is left.
 
-    ``boxes``: of all fields; ``used``: whether the blank is a sheet in use, so that rules alone are print.
+    ``boxes``: of all fields.
     """
     field, box, way, differs, _ = spot
     corners = _moved(way, box[[[0, 1], [2, 1], [2, 3], [0, 3]]])
     places = tuple((round(x), round(y)) for x, y in ((corners + 0.5) / page.scales).tolist())
     tall = float(np.hypot(*(corners[3] + corners[2] - corners[0] - corners[1]))) / 2
-    limits, index = np.array(seen.greys[0].shape[::-1]), page.index  # a page is not kept until its sheet ends
+    limits = np.array(seen.greys[0].shape[::-1])
     if (corners < -0.1 * tall - 1).any() or (corners > limits + 0.1 * tall).any():
-        return CellReading(REJECTED, why="leaves the page", corners=places, page=index), None
-    size, own, high, edge, more = _window(box, tall, _BEYOND)
-    grey, plain = _cut(seen, way @ own, size), _cut(blank, own, size)
+        return CellReading(REJECTED, why="leaves the page", corners=places, page=page.index)
+    size, own, high, edge, more = _window(box, tall, 1.1)  # what was written may go on beside it
+    grey, plain = _cut(seen, way @ own, size), _cut(blank.seen, own, size)
     dark = _away(grey, _THICK[1]) > _INK * seen.contrast
-    print_ = (_away(plain, _THICK[1]) > _INK * blank.contrast).astype(np.uint8)
-    print_ = np.maximum(*_rules(print_, 1.2 * high, 0.9 * high)) if used else print_
+    print_: Grey = (_away(plain, _THICK[1]) > _INK * blank.seen.contrast).astype(np.uint8)
+    if blank.layout.pages[blank.number].used or any(blank.written):  # rules alone are print
+        print_ = np.maximum(*_rules(print_, 1.2 * high, 0.9 * high))
     grey, print_, gone = _erased(grey, print_, dark, high, seen.contrast)
     away = _away(grey, _THICK[1])
     inner = np.s_[edge : size[1] - edge, more + edge : size[0] - more - edge]
-    clear = ((away > _INK * seen.contrast) & ~gone).astype(np.uint8)
+    clear: Grey = ((away > _INK * seen.contrast) & ~gone).astype(np.uint8)
     if clear[inner].any():  # what is faint beside it is no ink
-        clear[away < _FAINT * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
+        clear[away < 0.4 * np.percentile(away[inner][clear[inner] > 0], 90)] = 0
     ink = np.zeros_like(clear)
     ink[inner] = clear[inner]
-    ink, clear = (
-        np.asarray(cv2.morphologyEx(one, cv2.MORPH_OPEN, _ones(3)), np.uint8) for one in (ink, clear)
-    )
+    ink, clear = (cv2.morphologyEx(one, cv2.MORPH_OPEN, _ones(3)) for one in (ink, clear))
     near = cv2.dilate(print_, _ones(2 * round(0.08 * high) + 1)) > 0
     core = np.s_[:, more : size[0] - more]
     grey, ink = np.ascontiguousarray(grey[core]), np.ascontiguousarray(ink[core])
@@ -632,22 +624,11 @@ def _read_field(
             hard = _SOFT[0]
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
             hard = _SOFT[1]
-    line = lines[0] if len(lines) == 1 and lines[0].places else None
-
-    def say(first: ctc.Number | None, second: ctc.Number | None) -> CellReading:
-        own = lines
-        if first and (field.automaton is None or lines[0].margin is not None):  # else it stays no allowed one
-            # its words are sure, unless more than their columns made them doubtful
-            before = max(lines[0].number.p, likely(lines[0].number.text, lines[0].number.texts))
-            words = [replace(word, p=word.p if word.p < before - 1e-6 else 1.0) for word in lines[0].words]
-            own = [replace(lines[0], words=tuple(words), number=first)]
-        second = second or (again.number if again else None)
-        beside = np.where(near[core], 0, ink).astype(np.uint8)  # what is left of print is none
-        cell = _said(field, reader.policy.min_p, own, second, beside, 0.5 * high, hard)
-        return replace(cell, corners=places, page=index)
-
-    around = _Once(line.number, line.logp, [(strip.ink, t) for strip, t in line.places]) if line else None
-    return say(None, None), _Written((around, again), say, field.automaton)
+    around = None
+    if len(lines) == 1 and (found := lines[0].places):
+        around = _Once(lines[0].number, lines[0].logp, [(strip.ink, t) for strip, t in found])
+    ink = np.where(near[core], 0, ink).astype(np.uint8)  # what is left of print is none
+    return _Written(field, lines, (around, again), ink, 0.5 * high, hard, places, page.index)
 
 
 def _view(ink: NDArray[Any], x: int) -> NDArray[np.float32]:
@@ -667,9 +648,8 @@ def _view(ink: NDArray[Any], x: int) -> NDArray[np.float32]:
 
 
 def _taught(
-    cells: Mapping[str, CellReading], written: Mapping[str, _Written], least: float,
-    beat: Callable[[], None] = lambda: None,
-) -> dict[str, CellReading]:  # fmt: skip
+    cells: Mapping[str, CellReading], written: Mapping[str, _Written], least: float, beat: Callable[[], None]
+) -> dict[str, CellReading]:
     """Read fields again: a digit is likelier what digits like it are in other cells, the sure most of all."""
     sure = {name: digits(one.read) for name, one in cells.items() if one.text and REJECTED not in one.text}
     numbers = {name: list[ctc.Number | None]([None, None]) for name in written}
@@ -703,10 +683,10 @@ def _taught(
                 every = np.logaddexp.reduce(part, axis=1, keepdims=True)
                 part[:] = part / _COOLER + _LIKE * row
                 part += every - np.logaddexp.reduce(part, axis=1, keepdims=True)
-            number = ctc.number(logp, bound=least, automaton=written[name].automaton)
+            number = ctc.number(logp, bound=least, automaton=written[name].field.automaton)
             numbers[name][k] = number if number.text and number.beside < FAR else None
             beat()
-    return {name: one.say(*numbers[name]) for name, one in written.items()}
+    return {name: _said(one, least, *numbers[name]) for name, one in written.items()}
 
 
 def _erased(
@@ -718,16 +698,15 @@ def _erased(
     within, rows = np.zeros_like(print_), slice(round(_ROOM * high), round((1 + _ROOM) * high))
     within[rows] = print_[rows]
     rules = _rules(print_, 1.2 * high, high)[0], _rules(within, high, 0.4 * high)[1]  # separators are low
-    letters = print_ & ~np.maximum(*rules)
-    letters = np.asarray(cv2.morphologyEx(letters, cv2.MORPH_OPEN, _ones(3)))
+    letters = cv2.morphologyEx(cv2.subtract(print_, np.maximum(*rules)), cv2.MORPH_OPEN, _ones(3))
     for grown in range(2, 9):  # until little of what is around is dark
-        wider = np.asarray(cv2.dilate(print_, _ones(3)), np.uint8)
+        wider = cv2.dilate(print_, _ones(3))
         around = dark[wider > print_]
-        if grown > 2 and (not around.size or around.mean() < _AROUND):
+        if grown > 2 and (not around.size or around.mean() < 0.3):
             break
         print_ = wider
     wide = _ones(2 * grown - 1)
-    across, down = (np.asarray(cv2.dilate(rule, wide), np.uint8) for rule in rules)
+    across, down = (cv2.dilate(rule, wide) for rule in rules)
     beside, kernel = (dark & (print_ == 0)).astype(np.uint8), _ones(2 * grown + 7)
     strokes = cv2.morphologyEx(beside, cv2.MORPH_CLOSE, kernel)
     zone = (np.maximum(across, down) > 0) & (cv2.dilate(letters, wide) == 0)  # print may cross a rule, too
@@ -736,9 +715,9 @@ def _erased(
     grey = np.ascontiguousarray(_without_rules(np.ascontiguousarray(grey.T), down.T, contrast).T)
     left = (_away(grey, _THICK[1]) > _INK * contrast) & ~gone
     _, pieces, sizes, _ = cv2.connectedComponentsWithStats(left.astype(np.uint8))
-    thin = sizes[:, 2:4].min(axis=1) < _THIN_PIECE * high  # a point on a rule is none
+    thin = sizes[:, 2:4].min(axis=1) < 0.06 * high  # a point on a rule is none
     gone |= left & thin[pieces] & ~np.isin(pieces, pieces[~zone])  # of rules
-    return np.asarray(cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), np.uint8), print_, gone
+    return cv2.inpaint(grey, gone.astype(np.uint8), 3, cv2.INPAINT_TELEA), print_, gone
 
 
 def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
@@ -751,16 +730,16 @@ def _without_rules(grey: Grey, zone: Grey, contrast: float) -> Grey:
     _, _, parts, _ = cv2.connectedComponentsWithStats(np.ascontiguousarray(zone))
     for left, top, wide, tall, _ in parts[1:].tolist():
         part = np.s_[max(0, top - 3) : top + tall + 3, left : left + wide]
-        reach = min(wide // 2, _NEAR)
+        reach = min(wide // 2, 60)  # pixels on each side that say how dark it is
         windows = np.pad(out[part], ((0, 0), (reach, reach)), "symmetric")
         rows = np.median(sliding_window_view(windows, 2 * reach + 1, axis=1)[:, :, ::3], axis=2)
         lift = np.where(zone[part] > 0, rows.max(axis=0) - rows, 0)
         clean = np.minimum(out[part] + lift, 255).astype(np.uint8)
-        hidden = lift > _HIDES * contrast
+        hidden = lift > 0.6 * contrast  # as dark, it hides strokes
         y, x = np.indices(hidden.shape, np.float32)
         above, below = -_run(hidden), _run(hidden[::-1])[::-1]  # rows to the next that is not hidden
         darkest = np.full_like(clean, 255)
-        for slope in _SLOPES if hidden.any() else ():
+        for slope in np.linspace(-0.9, 0.9, 7, dtype=np.float32) if hidden.any() else ():
             ways = [(x + slope * off, y + off, cv2.INTER_LINEAR) for off in (above, below)]
             both = [cv2.remap(clean, *way, borderMode=cv2.BORDER_REPLICATE) for way in ways]
             darkest = np.minimum(darkest, np.maximum(*both))
@@ -775,7 +754,7 @@ def _run(hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
 
 
 def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: float) -> bool:
-    """Whether ink (H, W) beyond columns ``inner``, at most ``most`` times as high, is as close to characters,
+    """Whether ink beyond columns ``inner``, at most ``most`` times as high, is as close to characters,
     ``tall``, as one of them.
     """
     ink, (top, foot) = ink.copy(), (chars[:, 1].min(), (chars[:, 1] + chars[:, 3]).max())
@@ -792,7 +771,7 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: fl
 
 def _crossed_out(ink: Grey, tall: float) -> bool:
     """Whether a straight stroke in ink (H, W), both ends free, has others across it twice: that of 4 once."""
-    long, smear = round(_STROKE * tall), np.ones(2 * round(0.1 * tall) + 1)
+    long, smear = round(1.1 * tall), np.ones(2 * round(0.1 * tall) + 1)  # bars of a 4 are shorter
     for angle in np.arange(24) * (np.pi / 24):
         along, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
         kernel, middle = np.zeros((long | 1,) * 2, np.uint8), np.array([long // 2] * 2)
@@ -803,7 +782,7 @@ def _crossed_out(ink: Grey, tall: float) -> bool:
             points = np.argwhere(labels == k)[:, ::-1]
             u, v = points @ along, float(np.median(points @ across))
             thick = len(points) / (np.ptp(u) + 1)
-            if np.ptp(u) < _THIN * thick:
+            if np.ptp(u) < 6 * thick:
                 continue
             side = thick / 2 + 0.06 * tall + 1
             at = np.arange(u.min(), u.max() + 1)[:, None] * along
@@ -845,19 +824,23 @@ def _texts(number: ctc.Number, names: dict[str, str], fits: bool) -> dict[str, f
 
 
 def _said(
-    field: Field, least: float, lines: Sequence[TextLine], again: ctc.Number | None, ink: Grey, unit: float,
-    hard: str,
-) -> CellReading:  # fmt: skip
-    """What a field says, read twice; ``ink``: that of no print, (H, W); ``unit``: half its box's height.
-
-    ``hard``: why no number can be sure.
-    """
-    more, names, listed = round(0.1 * unit), dict[str, str](), field.automaton is not None
+    one: _Written, least: float, other: ctc.Number | None = None, again: ctc.Number | None = None
+) -> CellReading:
+    """What a field says, read twice; ``other``, ``again``: numbers in the place of those of its readings."""
+    field, lines, ink, more = one.field, one.lines, one.ink.copy(), round(0.1 * one.unit)
+    if other and (field.automaton is None or lines[0].margin is not None):  # else it stays no allowed one
+        # its words are sure, unless more than their columns made them doubtful
+        before = max(lines[0].number.p, likely(lines[0].number.text, lines[0].number.texts))
+        words = [replace(word, p=word.p if word.p < before - 1e-6 else 1.0) for word in lines[0].words]
+        lines = [replace(lines[0], words=tuple(words), number=other)]
+    again = again or (one.read[1].number if one.read[1] else None)
     for x, y, w, h in (char.box for line in lines for char in line.chars):
         ink[max(0, y - more) : y + h + more, max(0, x - more) : x + w + more] = 0
-    rest, line = float(ink.sum()) / unit**2, max(lines, key=lambda one: len(one.chars), default=None)
+    rest, line = float(ink.sum()) / one.unit**2, max(lines, key=lambda one: len(one.chars), default=None)
+    hard, names, listed = one.hard, dict[str, str](), field.automaton is not None
+    cell = partial(CellReading, corners=one.corners, page=one.page)
     if line is None and rest <= _TRACE and not hard:
-        return CellReading(REJECTED, why="empty, but required") if field.required else CellReading("")
+        return cell(REJECTED, why="empty, but required") if field.required else cell("")
     first, second, same = dict[str, float](), dict[str, float](), ""
     if line is not None:
         first = _texts(line.number, names, listed and line.margin is not None)
@@ -868,8 +851,8 @@ def _said(
     both = {text: (first.get(text, 0) + second.get(text, 0)) / 2 for text in {**first, **second} if text}
     best = max(both, key=both.__getitem__, default="")
     read, p = names.get(best, ""), both.get(best, 0.0)
-    close = max((one.beside for one in (line and line.number, again) if one), default=0.0) < _CLOSE
-    hard = "" if hard in _SOFT and p >= _DOUBT and close else hard
+    beside = max((one.beside for one in (line and line.number, again) if one), default=0.0)
+    hard = "" if hard in _SOFT and p >= _DOUBT and beside < 1 else hard  # hardly another number is likelier
     if line is None:
         hard = "ink that is no number"
     elif not hard and listed and line.margin is None:
@@ -877,19 +860,19 @@ def _said(
         hard = f"{read} is not " + ("in the list" if field.listed else "of the pattern")
     elif not hard and len(lines) > 1:
         hard = f"{read} is one of several lines"
-    elif not hard and rest > _REST and p < _HARMLESS:  # the second reading saw it too
+    elif not hard and rest > _REST and p < 0.65:  # the second reading saw it too; it may be a stamp
         hard = f"ink beside {read}"
-    counts = 0 if hard == _GOES_ON else _HARD if hard and line else 1  # in a rule
+    counts = 0 if hard == _GOES_ON else 0.5 if hard and line else 1  # in a rule: 31 of 47 such are right
     texts = {names[text]: share * counts for text, share in both.items() if counts}
     if line is None or hard:
-        return CellReading(REJECTED, p if read else None, hard, read, texts=texts, hard=line is not None)
+        return cell(REJECTED, p if read else None, hard, read, texts=texts, hard=line is not None)
     if p >= least:
-        return CellReading(read, p, "is in the list" * field.listed, read, texts=texts)
+        return cell(read, p, "is in the list" * field.listed, read, texts=texts)
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
     why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
     like = re.sub(r"[^\d?]", "", shown).replace(REJECTED, ".?")  # its characters may be of another number
     if best != same or REJECTED not in shown or not re.fullmatch(like, digits(read)):
-        likeliest = [max(one, key=one.__getitem__) for one in (first, second) if one]
-        other = [names[text] for text in likeliest if names[text] != read]
-        shown, why = REJECTED, f"{read}, or {other[0]}" if other else IN_DOUBT
-    return CellReading(shown, p, why, read, texts=texts)
+        likeliest = [names[max(some, key=some.__getitem__)] for some in (first, second) if some]
+        rival = next((text for text in likeliest if text != read), "")
+        shown, why = REJECTED, f"{read}, or {rival}" if rival else IN_DOUBT
+    return cell(shown, p, why, read, texts=texts)

@@ -90,10 +90,9 @@ class Api:
         return _json({"ok": True})
 
     async def describe(self, request: Request) -> Response:
-        limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P}
-        kept, suffixes = self.corrections is not None, sorted(PICTURE_SUFFIXES)
-        about = {"neocog": neocog.__version__, **self.about, **limits, "signs": self.signs}
-        return _json(about | {"suffixes": suffixes, "corrections": kept})
+        limits = {"workers": self._share, "max_bytes": MAX_BYTES, "sure_p": SURE_P, "signs": self.signs}
+        more = {"suffixes": sorted(PICTURE_SUFFIXES), "corrections": self.corrections is not None}
+        return _json({"neocog": neocog.__version__, **self.about, **limits, **more})
 
     async def answer(self, request: Request) -> Response:
         """Have a worker do with the body of a request what the end of its address says."""
