@@ -68,11 +68,12 @@ def paper(name: str, about: str) -> Callable[..., None]:
         if output is not None:
             check_output(output, "-o", make=True)
         experiment, where = run.of(name), devices.choose_device(device)
-        words = [f"neocog bench {name} --device {where}", *["--data DATA"] * (data is not None)]
         last = ",".join(size if size[0].isdigit() else Path(size).name for size in _names(sizes))
-        words += [f"--sections {sections}"] * bool(sections) + [f"--sizes {last}"] * bool(sizes)
-        words += [f"--seconds {seconds:g}"] * (seconds != 600) + ["--quick"] * quick
-        request = Request(where, quick, seconds, data, " ".join(words), _names(sizes), _names(sections))
+        given = {"data": data and "DATA", "sections": sections, "sizes": last,
+                 "seconds": "" if seconds == 600 else f"{seconds:g}"}  # fmt: skip
+        words = [f"--{key} {value}" for key, value in given.items() if value] + ["--quick"] * quick
+        command = " ".join([f"neocog bench {name} --device {where}", *words])
+        request = Request(where, quick, seconds, data, command, _names(sizes), _names(sections))
         earlier: Result = run.load(output) if output is not None and output.exists() else {}
         if earlier and earlier["experiment"] != name:
             raise InputError(f"{output}: a result of {earlier['experiment']}; choose another -o")

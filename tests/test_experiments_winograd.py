@@ -5,12 +5,12 @@ import json
 
 import numpy as np
 import pytest
+from experiments.winograd.filters import Dense, filter_split, usual
 
 from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd import gpu as winograd_gpu
 from experiments.winograd.conv2d import conv2d_winograd
-from experiments.winograd.filters import Dense, filter_split, usual
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, count_rows
 from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split

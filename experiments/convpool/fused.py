@@ -20,9 +20,6 @@ from neocog.network.arrays import array_module
 Precision = Literal["fp32", "fp16"]
 #: Type of the arrays by precision.
 DTYPES: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
-_MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}  # MODE in the kernel
-#: MAP in the kernels, by operand type.
-MAPS: dict[Precision, int] = {"fp16": 1, "fp32": 0}
 _STATIC = 128  # bytes of shared memory beside the dynamic
 _STAGES = 3  # buffers of the weights of a tap
 _OTHERS = 50  # registers of a thread beside sums and operands
@@ -97,8 +94,8 @@ class Tiling:
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     """Return the kernel, specialised; sizes beside filter and pooling come with the launch."""
     defines = {
-        "MODE": _MODES[shape.precision], "MAP": MAPS[shape.precision], "KSIZE": shape.kernel,
-        "STRIDE": shape.pool, **named(tiling, "patches planes units"), "STAGES": _STAGES,
+        "MAP": int(shape.precision == "fp16"), "KSIZE": shape.kernel, "STRIDE": shape.pool,
+        **named(tiling, "patches planes units"), "STAGES": _STAGES,
         "WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1],
     }  # fmt: skip
     return Kernel(

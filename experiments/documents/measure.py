@@ -57,9 +57,7 @@ def main() -> None:
         if args.develop:
             print(written, read, sep="\n")
     rows = totals(found, "kind", KINDS, ["cer"], "digits")
-    if args.output:
-        model, finder = reader.model.id, reader.finder.model.id
-        write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)
+    write_results(args.output, rows, columns=COLUMNS, read_by=reader)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ Maps = NDArray[Any]
 
 
 class Stage(NamedTuple):
-    """Launches, what they ought to make and what they made; both are asked when they are over."""
+    """Launches, what they ought to make, and what they made, which is asked when they are over."""
 
     name: str
     launches: tuple[Launch, ...]
-    twin: Callable[[], Maps]
+    want: Maps
     found: Callable[[], Maps]
 
 
@@ -84,12 +84,10 @@ def digit_stages(work: Pass, model: Model, given: Maps) -> Iterator[Stage]:
     arrays[first][...] = xp.asarray(stored(given, layouts[first]) if first in layouts else given)
     for name, step, launches in work.stages:
         reads, writes, target = step.reads, step.writes, arrays[step.writes]
-        ends = (partial(_held, layouts, arrays, layer) for layer in (reads, writes))
-        shape = (poisoned(layouts[writes], len(target)) if writes in layouts
-                 else np.full(target.shape, np.nan, np.float32))  # fmt: skip
-        target[...] = xp.asarray(shape)
-        source, found = ends
-        yield Stage(name, launches, lambda r=reads, w=writes, s=source: twin(model, r, w, s()), found)
+        blank = np.full(target.shape, np.nan, np.float32)
+        target[...] = xp.asarray(poisoned(layouts[writes], len(target)) if writes in layouts else blank)
+        want = twin(model, reads, writes, _held(layouts, arrays, reads))
+        yield Stage(name, launches, want, partial(_held, layouts, arrays, writes))
 
 
 def _held(layouts: Any, arrays: Any, layer: str) -> Maps:
@@ -107,16 +105,15 @@ def line_stages(work: LinePass, strip: Maps) -> Iterator[Stage]:
     def layer(at: str) -> Maps:
         return u0[None] if at == "U0" else work.maps()["Z" if at == "head" else at].astype(np.float64)
 
-    def expected(before: str, name: str) -> Maps:
+    for (name, launches), before in zip(work.stages(work.now.sizes).items(), names, strict=False):
         u = layer(before)
         if name == "UC4":
-            return np.stack([u.max(axis=1), u.mean(axis=1)])
-        if name == "head":
-            return reference.head_of(u, model)
-        return twin(model.digits, before, name, u[None], dense=True)[0]
-
-    for (name, launches), before in zip(work.stages(work.now.sizes).items(), names, strict=False):
-        yield Stage(name, launches, partial(expected, before, name), partial(layer, name))
+            want = np.stack([u.max(axis=1), u.mean(axis=1)])
+        elif name == "head":
+            want = reference.head_of(u, model)
+        else:
+            want = twin(model.digits, before, name, u[None], dense=True)[0]
+        yield Stage(name, launches, want, partial(layer, name))
 
 
 def interpret(
@@ -126,7 +123,7 @@ def interpret(
     for stage in stages:
         for launch in stage.launches:
             machine.launch(launch)
-        want, got = stage.twin(), stage.found()
+        want, got = stage.want, stage.found()
         if stage.name in ("UC1", "UC2", "UC3"):
             want, got = want**2, got**2
         most = float(np.abs(want).max())

@@ -19,7 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from experiments.harness.record import commit, data_and_output, today, without_places, write_results
+from experiments.harness.record import commit, data_and_output, earlier, today, without_places, write_results
 from experiments.harness.run import message_of
 from experiments.network.compare import compare_on_gpu
 from neocog.cuda.engine import CudaEngine
@@ -112,8 +112,8 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     args = parser.parse_args()
     test = open_digits(args.data / "mnist", split="test")
-    earlier = json.loads(args.output.read_text()) if args.output.is_file() else {}
-    sections, rows, wrong = earlier.get("sections", {}), earlier.get("rows", []), 0
+    before = earlier(args.output)
+    sections, rows, wrong = before.get("sections", {}), before.get("rows", []), 0
     for name in args.sections or SECTIONS:
         own = list[dict[str, Any]]()
         if name == "speed":

@@ -59,17 +59,31 @@ def data_and_output(about: str | None, **usual: Any) -> argparse.ArgumentParser:
 
 
 def write_results(
-    path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str], gpu: bool = False, **more: Any
+    path: Path | None, rows: list[Row], *, columns: dict[str, str], gpu: bool = False,
+    read_by: Any = None, **more: Any,
 ) -> None:  # fmt: skip
-    """Write one result file; ``columns``: heads of what is shown of a row, by key, "head|format"."""
+    """Write one result file, if there is a path for it; of a reader it tells the models.
+
+    ``columns``: heads of what is shown of a row, by key, "head|format".
+    """
+    if path is None:
+        return
     # the command that runs the script from the top folder, however it was called
     script = Path(sys.argv[0])
     words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
     about = facts(" ".join(words), gpu=gpu)
+    if read_by is not None:
+        about |= {"model": read_by.model.id, "finder": read_by.finder.model.id}
     result = {**about, **more, "columns": columns, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def earlier(path: Path) -> dict[str, Any]:
+    """Return what a result file holds already, nothing if there is none."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
 
 
 def totals(rows: list[Row], by: str, groups: Iterable[Any], shares: Sequence[str], of: str) -> list[Row]:
@@ -85,7 +99,7 @@ def totals(rows: list[Row], by: str, groups: Iterable[Any], shares: Sequence[str
     return found
 
 
-def say(rows: Iterable[dict[str, Any]]) -> None:
+def say(rows: Iterable[Row]) -> None:
     """Print rows, a line each."""
     for row in rows:
         print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))

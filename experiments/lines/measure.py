@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -26,8 +27,11 @@ from experiments.harness.record import data_and_output, say, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError
+from neocog.network.ctc import beam
 from neocog.network.registry import DEFAULT
 from neocog.reading.reader import Reader
+from neocog.vision.decode import to_grey
+from neocog.vision.strips import strip_of
 
 SITUATIONS = ("decimal_", "times_", "date_", "fraction_", "iban_", "minus_")
 PARTS = {"strings:even": slice(0, None, 2), "strings:odd": slice(1, None, 2),
@@ -82,36 +86,28 @@ def doubtful_files() -> set[str]:
     return {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
 
 
-class Whole:
-    """A page by the reader that users have; a line as a page."""
+class Ours:
+    """Pages by the reader that users have, lines by the model of lines alone, or else as pages."""
 
     def __init__(self, model: str = DEFAULT) -> None:
-        reader = Reader(model, device="cpu")
-        self.version, self.line = reader.model.id, lambda pixels: reader.read(pixels).text
-        self.page = self.line
+        self.reader: Any = Reader(model, device="cpu")
+        self.version = self.reader.model.id
 
+    def page(self, pixels: Any) -> str:
+        return str(self.reader.read(pixels).text)
 
-class Lines:
-    def __init__(self, model: str) -> None:
-        from neocog.network.ctc import beam
-        from neocog.network.lines import load_lines
-        from neocog.reading.device import open_engine
-        from neocog.vision.decode import to_grey
-        from neocog.vision.strips import strip_of
-
-        loaded = load_lines(model)
-        engine = open_engine(loaded, device="cpu")
-        self.version = loaded.id
-        self.line = lambda pixels: beam(engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
-        self.page = Whole(model).page
+    def line(self, pixels: Any) -> str:
+        if self.reader.kind == "digits":
+            return self.page(pixels)
+        return beam(self.reader.engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
 
 
 def opened(word: str, model: str) -> Any:
     name, _, page = word.partition(":")
-    others = {"digits": Whole, "rapidocr": RapidOCR, "tesseract": Tesseract}
-    if name not in ("lines", *others):
-        raise UsageError(f"no reader {name}: choose of lines, {', '.join(others)}")
-    reader: Any = Lines(model) if name == "lines" else others[name]()
+    known = {"lines": partial(Ours, model), "digits": Ours, "rapidocr": RapidOCR, "tesseract": Tesseract}
+    if name not in known:
+        raise UsageError(f"no reader {name}: choose of {', '.join(known)}")
+    reader: Any = known[name]()
     reader.line = reader.page if page else reader.line
     return reader
 

@@ -216,9 +216,8 @@ def main() -> None:
     reader = Reader(args.model, device=args.device, finder=args.finder)
     clips = [args.folder / f"{name}.avi" for name in args.names] or sorted(args.folder.glob("*.avi"))
     rows = (rules if args.what == "rules" else run)(clips, reader, args)
-    if args.output:
-        columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
-        write_results(args.output, rows, columns=columns, gpu=args.device != "cpu", model=args.model)
+    columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
+    write_results(args.output, rows, columns=columns, gpu=args.device != "cpu", model=args.model)
 
 
 if __name__ == "__main__":

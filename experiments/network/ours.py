@@ -1,6 +1,5 @@
 """Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -88,17 +87,14 @@ class OurSide:
 
 
 class StepRun:
-    """One step of the pass, fed with what it may read: digits, U0 or maps (B, K, H, W)."""
+    """One step of the pass, fed with the maps (B, K, H, W) that it reads."""
 
-    def __init__(self, shelf: Shelf, step: Step, before: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, shelf: Shelf, step: Step, maps: NDArray[Any]) -> None:
         self._gpu = gpu = cast("Gpu", shelf.machine)
-        self.step, given = step, before[step.reads]
+        self.step = step
         with gpu.current():
-            self._pass = Pass(gpu, [step], shelf.layouts, len(given))
-            source = self._pass.arrays[step.reads]
-            if step.reads in shelf.layouts:
-                given = stored(given, shelf.layouts[step.reads])
-            source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
+            self._pass = Pass(gpu, [step], shelf.layouts, len(maps))
+            self._pass.arrays[step.reads][...] = gpu.xp.asarray(stored(maps, shelf.layouts[step.reads]))
             gpu.xp.cuda.get_current_stream().synchronize()
             gpu.prepare(launch.kernel for launch in self._pass.launches)
 

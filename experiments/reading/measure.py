@@ -9,9 +9,8 @@ taken first, in a process with two cores; then ``--jobs`` processes read, each o
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -22,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import data_and_output, say, write_results
+from experiments.harness.record import data_and_output, say, spread, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
@@ -46,19 +45,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
-_STATE: dict[str, Any] = {}
-
-
-def prepare(make: Callable[[], Reader], threads: int) -> None:
-    if hasattr(os, "sched_setaffinity") and threads > 1:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+@cache
+def opened(model: str | None, device: str, finder: str | None, threads: int = 1) -> Reader:
     cv2.setNumThreads(threads)
-    _STATE.update(reader=make())
+    return Reader(model, device=device, finder=finder)
 
 
-def look(one: Sample) -> Row:
-    """Read one picture and compare it with what is written."""
-    reader, picture = _STATE["reader"], one.picture
+def look(one: Sample, how: tuple[Any, ...]) -> Row:
+    """Read one picture, by what `opened` is given, and compare it with what is written."""
+    reader, picture = opened(*how), one.picture
     row: Row = {"set": one.set, "kind": one.kind, "name": one.file.name, "written": one.text}
     if one.set == "turned":
         upright = reader.read(picture)
@@ -138,9 +133,11 @@ def summary(rows: list[Row]) -> list[Row]:
     return lines
 
 
-def times(data: Path, folder: Path) -> list[Row]:
+def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
-    reader = _STATE["reader"]
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    reader = opened(*how, threads=2)
     out: list[Row] = []
     read: list[tuple[str, Picture]] = []
     for name, kind, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
@@ -185,23 +182,19 @@ def main() -> None:
         device=("cpu", "device that reads: cpu, cuda"),
     )  # fmt: skip
     args = parser.parse_args()
-    sets = args.sets.split(",")
-    make = partial(Reader, args.model, device=args.device, finder=args.finder)
-    spawn, timed = get_context("spawn"), []
+    sets, how, timed = args.sets.split(","), (args.model, args.device, args.finder), list[Row]()
     if "time" in sets:
         sets.remove("time")
-        with ProcessPoolExecutor(1, spawn, prepare, (make, 2)) as pool:
-            timed = pool.submit(times, args.data, args.frozen).result()
-    jobs = args.jobs if args.device == "cpu" else 1
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            timed = pool.submit(times, args.data, args.frozen, how).result()
     todo = list(samples(args.data, args.frozen, sets))
     order = np.random.default_rng(0).permutation(len(todo)).tolist()  # slow ones are spread
-    with ProcessPoolExecutor(jobs, spawn, prepare, (make, 1)) as pool:
-        read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
+    found = spread(partial(look, how=how), [todo[k] for k in order], args.jobs if args.device == "cpu" else 1)
+    read = dict(zip(order, found, strict=True))
     rows = [read[k] for k in sorted(read)]
-    lines, reader = summary(rows), make()
+    lines = summary(rows)
     write_results(
-        args.output, lines, columns=COLUMNS, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed,
+        args.output, lines, columns=COLUMNS, read_by=opened(*how), times=timed,
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],

@@ -200,9 +200,7 @@ def main() -> None:
             Image.fromarray(one.grey).save(args.drawn / f"{k:03d}_{one.dpi}.png")
         print(k, rows[-1], flush=True)
     table = totals(rows, "dpi", DPI, ["missed", "misread", "refused"], "digits")
-    if args.output:
-        model, finder = reader.model.id, reader.finder.model.id
-        write_results(args.output, table, columns=COLUMNS, model=model, finder=finder)
+    write_results(args.output, table, columns=COLUMNS, read_by=reader)
 
 
 if __name__ == "__main__":

@@ -129,8 +129,7 @@ def main() -> None:
                 (args.drawn / f"{number:02d}_{k:02d}.json").write_text(boxes)
         print(kind, sum(row["false"] for row in rows[-args.pages :]), flush=True)
     columns = {"kind": "kind", "pages": "pages", "false": "with a digit", "digits": "digits", "doubts": "?"}
-    table, model, finder = totals(rows, "kind", KINDS, [], "pages"), reader.model.id, reader.finder.model.id
-    write_results(args.output, table, columns=columns, model=model, finder=finder)
+    write_results(args.output, totals(rows, "kind", KINDS, [], "pages"), columns=columns, read_by=reader)
 
 
 if __name__ == "__main__":

@@ -40,16 +40,17 @@ _FRAMES, _DIGITS = 30, 8  # frames a second, and digits of each: what the paper 
 
 def checked(shelf: Shelf, step: Step, fed: Fed) -> float:
     """Return a step's error against float64, fed with the first digits' maps."""
-    run = StepRun(shelf, step, fed.before(step.writes, slice(0, _CHECKED)))
+    run = StepRun(shelf, step, fed.before(step.writes)[:_CHECKED])
     return error(run.maps(), fed.want(step.writes, _CHECKED))
 
 
 def spent(shelf: Shelf, step: Step, fed: Fed, batch: int) -> float:
     """Return microseconds of a character: in a batch, or the mean of single ones."""
-    one = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
-    chosen = one if batch == 1 else [np.arange(batch) % len(fed.digits)]
-    runs = (StepRun(shelf, step, fed.before(step.writes, some)) for some in chosen)
-    held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
+    maps, held, turns = fed.before(step.writes), 10, 7
+    some = [maps[i : i + 1] for i in range(min(_TIMED, len(maps)))]
+    if batch > 1:
+        some, held, turns = [maps[np.arange(batch) % len(maps)]], 2, 3  # many digits last long enough
+    runs = (StepRun(shelf, step, own) for own in some)
     return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
 
 
@@ -71,7 +72,7 @@ class Bench:
         def timed(stage: str, version: str, places: int) -> Row:
             shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
             step = shelf.step(stage, version)
-            run = StepRun(shelf, step, self.fed.before(stage, slice(0, 1)))
+            run = StepRun(shelf, step, self.fed.before(stage)[:1])
             return {"threads": step.threads, "us": run.microseconds(rounds=3)}
 
         rows: list[Row] = []

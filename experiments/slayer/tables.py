@@ -1,5 +1,6 @@
 """Tables and plots of the S-layers' experiments."""
 
+import numpy as np
 import pandas as pd
 
 from experiments.harness.pages import NONE, Plot, Row, show, shown
@@ -104,24 +105,21 @@ def plots(result: Row) -> dict[str, Plot]:
     ladder, trial = (rows_of(result, part) for part in ("rows", "trial"))
     if len(trial):
         size = _first(trial)
-        own = trial[(trial["planes"] == size) & (trial["system"] == "T4")].sort_values("threads")
-        lines = {}
-        for stage, some in own.groupby("stage"):
-            best = some["us"].min()
-            near = some[some["us"] <= 4 * best]
-            points = zip(near["threads"], near["us"] / best, strict=True)
-            lines[f"{SHORT[str(stage)]}, best {best:.0f} us"] = list(points)
+        own = trial[(trial["planes"] == size) & (trial["system"] == "T4")]
+        us = own.pivot_table("us", "threads", "stage")
+        best = us.min()
+        near = (us / best)[us <= 4 * best]
+        near.columns = pd.Index([f"{SHORT[stage]}, best {best[stage]:.0f} us" for stage in us])
         title = "Time of T4 by threads per block"
-        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
+        found["threads"] = Plot(title, "threads per block", "time by the least", near, numbers=True)
     if len(ladder):
         size = _first(ladder)
         wide = _of_batch(ladder[ladder["planes"] == size], "1")[list(STAGES)]
         gains = (wide.loc["T1"] / wide).loc[[name for name in wide.index if name in DRAWN]]
-        lines = {str(name): list(enumerate(own)) for name, own in gains.iterrows()}
-        theirs = zip(GPU_US["T1"], GPU_US["T5"], strict=True)
-        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
-        title, ticks = f"The ladder on {size}, one character at a time", list(SHORT.values())
-        found["ladder"] = Plot(title, "layer", "times as fast as T1", lines, ticks, log2=True)
+        theirs = np.divide(GPU_US["T1"], GPU_US["T5"])
+        lines = gains.T.rename(SHORT).assign(**{"T5 on a GTX 280 (paper)": theirs})
+        title = f"The ladder on {size}, one character at a time"
+        found["ladder"] = Plot(title, "layer", "times as fast as T1", lines, log2=True)
     return found
 
 

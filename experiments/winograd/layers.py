@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.winograd.filters import Dense, usual
+from experiments.winograd.conv2d import Dense, usual
 from neocog.cuda.winograd import Shape, Split
 
 KERNEL = 7

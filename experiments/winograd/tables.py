@@ -73,17 +73,14 @@ def _by_order(rows: list[Row]) -> pd.DataFrame:
 
 def plots(result: Row) -> dict[str, Plot]:
     """Return Fig. 6, and how many times as fast as cuDNN each layer is, by batch."""
-    found: dict[str, Plot] = {}
     if not result.get("layers"):
-        return found
-    ratios = _summary(pd.DataFrame(result["layers"])).pivot_table("ratio", "layer", "batch", sort=False)
-    lines = {str(layer): list(enumerate(own)) for layer, own in ratios.iterrows()}
+        return {}
+    ratios = _summary(pd.DataFrame(result["layers"])).pivot_table("ratio", "batch", "layer", sort=False)
     title, y = "Decomposed Winograd beside cuDNN", "times as fast as cuDNN, float32"
-    found["layers"] = Plot(title, "batch", y, lines, list(ratios.columns))
     changing = _by_order(result["changing"])
-    own = changing[changing["way"] == PAPER_WAY.name].pivot_table("part", "batch", "layer", sort=False)
-    lines = {f"batch {batch}": list(enumerate(100 * parts)) for batch, parts in own.iterrows()}
-    title = "Time saved by channel-wise indexing of filters and inputs"
+    own = changing[changing["way"] == PAPER_WAY.name].pivot_table("part", "layer", "batch", sort=False)
+    saved = "Time saved by channel-wise indexing of filters and inputs"
     band = (f"paper: {PAPER_GAIN}", 11.0, 15.0)
-    found["saved"] = Plot(title, "layer", "% of the time saved", lines, list(own.columns), band)
-    return found
+    return {"layers": Plot(title, "batch", y, ratios),
+            "saved": Plot(saved, "layer", "% of the time saved", (100 * own).add_prefix("batch "),
+                          band=band)}  # fmt: skip
