@@ -12,8 +12,11 @@ A missing value is shown as a dash; several ``"runs": [{"command": ..., "of": "t
 import json
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from experiments.commands import page_of
 from experiments.harness.pages import fill, markdown, shown
@@ -48,17 +51,16 @@ def accuracy(result: Result) -> Result:
             if row["digits"] == {"fukushima": 3000}.get(row["recipe"], 55_000)]  # fmt: skip
     columns = formatted(result) | {"bytes_fp16": "weights"}
     del columns["validation"]
-    return of_rows(result, sorted(rows, key=lambda row: row["test"]), columns)
+    return of_rows(result, sorted(rows, key=itemgetter("test")), columns)
 
 
 def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    rows: dict[tuple[str, str], Result] = {}
-    for row in result["rows"]:
-        own = {key: row[key] for key in ("recipe", "rule")}
-        rows.setdefault((row["recipe"], row["rule"]), own)[str(row["digits"])] = row["test"]
-    sizes = {str(n): f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
-    return of_rows(result, rows.values(), {"recipe": "recipe", "rule": "read by", **sizes})
+    frame = pd.DataFrame(result["rows"])
+    wide = frame.pivot_table("test", ["recipe", "rule"], "digits", sort=False).reset_index()
+    columns: dict[Any, str] = {"recipe": "recipe", "rule": "read by"}
+    columns |= {n: f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
+    return of_rows(result, wide.to_dict("records"), columns)
 
 
 def models(result: Result) -> Result:
@@ -153,20 +155,21 @@ def readme_accuracy(result: Result) -> Result:
 def readme_speed(result: Result) -> Result:
     """The default model's time on a CPU and on a GPU, and that of the fastest other software."""
     gpu = json.loads((FOLDER / "gpu/results/gpu.json").read_text())
-    rows = [
-        {"where": result["machine"], "batch": row["batch"], "ours": f"{row['neocog']:.2f} ms",
-         "other": f"onnxruntime {row['onnxruntime']:.2f} ms", "times": row["ratio"]}
-        for row in result["rows"]
-        if row["model"].startswith("neocog@") and row["batch"] in (1, 32)
-        and row["threads"] == max(other["threads"] for other in result["rows"])
-    ]  # fmt: skip
-    for row in gpu["rows"]:
-        own = row["model"].startswith("neocog@") and row["precision"] == "fp16"
-        if own and row["batch"] in (8, 4096):
-            best, name = min((row["compile"], "torch.compile"), (row["torch"], "PyTorch"))
-            rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
-                         "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
-                         "times": row["ratio"]})  # fmt: skip
+
+    def row(where: str, own: Result, unit: str, *others: tuple[str, str]) -> Result:
+        best, name = min((own[key], name) for key, name in others)
+        return {"where": where, "batch": own["batch"], "ours": f"{own['neocog']:.2f} {unit}",
+                "other": f"{name} {best:.2f} {unit}", "times": own["ratio"]}  # fmt: skip
+
+    def ours(result: Result, key: str, value: Any, *batches: int) -> list[Result]:
+        return [own for own in result["rows"] if own["model"].startswith("neocog@")
+                and own[key] == value and own["batch"] in batches]  # fmt: skip
+
+    cpu, most = ("onnxruntime", "onnxruntime"), max(own["threads"] for own in result["rows"])
+    rows = [row(result["machine"], own, "ms", cpu) for own in ours(result, "threads", most, 1, 32)]
+    peers = ("compile", "torch.compile"), ("torch", "PyTorch")
+    rows += [row(f"{gpu['machine']}, fp16", own, "us", *peers)
+             for own in ours(gpu, "precision", "fp16", 8, 4096)]  # fmt: skip
     columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
                "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
     runs = [{"command": "python -m experiments.network.speed"},

@@ -7,8 +7,8 @@ import pytest
 
 from experiments.forms.drawn import layout, texts
 from experiments.forms.measure import RULED, count, form_of, spoil
-from experiments.learning import intvec
-from experiments.learning.intvec import Interpolated
+from experiments.learning import curve
+from experiments.learning.curve import Interpolated
 from experiments.lines import measure, risk
 from experiments.lines.score import by_line, compared, of_signs, paired, plain, share, summary
 from neocog.evaluation.confidence import upper_limit
@@ -193,7 +193,7 @@ def test_many_planes_are_cut_to_the_strongest(monkeypatch):
     model = model_with(rng.random((12, 3, 9, 9)) ** 4, [0] * 6 + [1] * 6)
     us4 = rng.random((5, 5, 5, 12), dtype=np.float32)
     whole = Interpolated(model)(us4)
-    monkeypatch.setattr(intvec, "PAIR_PLANES", 3)
+    monkeypatch.setattr(curve, "PAIR_PLANES", 3)
     fewer = Interpolated(model)(us4)
     assert (fewer <= whole + 1e-6).all()
     assert (fewer[:, :2] >= Decision(model).scores(us4)[:, :2] - 1e-6).all()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.record import data_and_output, earlier, spread, write_results
+from experiments.harness.record import arguments, earlier, spread, write_results
 from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
@@ -65,8 +65,8 @@ def measure(name: str, *, sets: dict[str, Digits], gpu: bool) -> list[dict[str, 
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, validation=False, gpu=False, limit=(int, "only so many of each set: for a trial"),
+    parser = arguments(
+        __doc__, "data", validation=False, gpu=False, limit=(int, "only so many of each set: for a trial"),
         jobs=(1, "models at a time, on a CPU"),
     )  # fmt: skip
     parser.add_argument("models", nargs="+")

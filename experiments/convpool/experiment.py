@@ -1,6 +1,7 @@
 """``neocog bench convpool``: counts operations; on a GPU checks every system, then times it."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from experiments.convpool.fused import kernel
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, counts, standard_cases
@@ -19,7 +20,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     if not request.on_gpu:
         return result
     try:
-        from experiments.convpool.ways import Device, Operands
+        from experiments.convpool.ways import Device, measured
     except ModuleNotFoundError as missing:
         instead = "install neocog[bench] and neocog[cuda13], or use --device cpu"
         raise DeviceError(f"{missing.name} is not installed: {instead}") from None
@@ -28,7 +29,7 @@ def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None
     left = list(cases or standard_cases(quick=request.quick))
     device.warm({kernel(case.shape, tiling) for case in left for tiling in device.contenders(case)})
     for case in in_time(left, request, _QUICK_SECONDS):
-        row = tried(lambda case=case: Operands(device, case).row(), device.wait)
+        row = tried(partial(measured, device, case), device.wait)
         if "failed" in row:  # too little memory, say; the other cases still run
             progress(f"{case.words}: {row['failed']}")
             continue

@@ -15,7 +15,7 @@ from torch.nn import functional
 from experiments.convpool.fused import ConvAvgPool, Tiling
 from experiments.convpool.systems import KERNEL, PADDING, POOL, SYSTEMS, Case, operations
 from experiments.harness.run import Result, build_all, tried
-from experiments.network.peers import TYPES, Graph, set_precision
+from experiments.network.torch_network import TYPES, Graph, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
 from neocog.errors import DeviceError, NeocogError
@@ -123,6 +123,10 @@ STOCK: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
     "fused_gemm": (lambda x, w: product(functional.pad(x, (PADDING,) * 4), w), True),
     "direct_gemm": (lambda x, w: product(sums(x), w), False),
 }  # fmt: skip
+
+
+def measured(device: Device, case: Case) -> Result:
+    return Operands(device, case).row()
 
 
 class Operands:

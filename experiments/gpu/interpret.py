@@ -133,26 +133,18 @@ def interpret(
 
 
 def main() -> None:
+    from neocog.cuda.launcher import gpu
     from neocog.cuda.plan import Shelf, plan_of
-    from neocog.network.lines import load_lines
-    from neocog.network.model import load_model
-    from neocog.network.registry import find_model, kind_of
+    from neocog.network.lines import load_any
     from neocog.network.u0 import made_digits
+    from tests.emulator import Emulator
 
     args = arguments(
-        __doc__, model="neocog-small", plan="default", precision="fp32", batch=2, width=160, stop_after=str,
-        cuda=False,
+        __doc__, output=False, model="neocog-small", plan="default", precision="fp32", batch=2, width=160,
+        stop_after=str, cuda=False,
     ).parse_args()  # fmt: skip
-    if args.cuda:
-        from neocog.cuda.launcher import gpu
-
-        machine: Machine = gpu(0)
-    else:
-        from tests.emulator import Emulator
-
-        machine = Emulator()
-    path = find_model(args.model)
-    model = load_lines(path) if kind_of(path) == "lines" else load_model(path)
+    machine: Machine = gpu(0) if args.cuda else Emulator()
+    model = load_any(args.model)
     with machine.current():
         if isinstance(model, LineModel):
             strip = np.random.default_rng(0).random((48, args.width)).astype(np.float32)

@@ -19,7 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from experiments.harness.record import commit, data_and_output, earlier, today, without_places, write_results
+from experiments.harness.record import arguments, commit, earlier, today, without_places, write_results
 from experiments.harness.run import message_of
 from experiments.network.compare import compare_on_gpu
 from neocog.cuda.engine import CudaEngine
@@ -105,9 +105,9 @@ SECTIONS = {"decisions": decisions, "speed": speed, "strips": strips}
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, models=["neocog-small", "neocog"], batches=[1, 8, 64, 4096], precisions=["fp16", "fp32"],
-        rounds=10, plans=["default", "card"], peers=["torch", "compile"],
+    parser = arguments(
+        __doc__, "data", models=["neocog-small", "neocog"], batches=[1, 8, 64, 4096],
+        precisions=["fp16", "fp32"], rounds=10, plans=["default", "card"], peers=["torch", "compile"],
     )  # fmt: skip
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     args = parser.parse_args()

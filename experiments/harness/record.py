@@ -27,35 +27,29 @@ _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-p
              "onnxruntime", "torch")  # fmt: skip
 
 
-def arguments(about: str | None, *paths: str, **usual: Any) -> argparse.ArgumentParser:
+def arguments(about: str | None, *paths: str, output: Any = None, **usual: Any) -> argparse.ArgumentParser:
     """Return a parser of ``paths`` and of an option for each of ``usual``: its value if not given, or a type.
 
-    False is a switch, a list several, a pair value and help. ``output`` is -o, required if it is None.
+    A value False is a switch, a list several, a pair value and help. ``output`` is -o, a path that must be
+    given if it is None; there is no -o if it is False.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for path in paths:
         parser.add_argument(path, type=Path)
+    if output is not False:
+        default = output if isinstance(output, Path) else None
+        parser.add_argument("-o", "--output", type=Path, default=default, required=output is None)
     for name, value in usual.items():
         value, words = value if isinstance(value, tuple) else (value, None)
-        if name == "output":
-            usually = value if isinstance(value, Path) else None
-            parser.add_argument("-o", "--output", type=Path, default=usually, required=value is None)
-            continue
-        how: dict[str, Any] = {"action": "store_true"}
-        if isinstance(value, type):
+        how: dict[str, Any] = {"type": type(value), "default": value}
+        if value is False:
+            how = {"action": "store_true"}
+        elif isinstance(value, list):
+            how |= {"type": type(value[0]), "nargs": "+"}
+        elif isinstance(value, type):
             how = {"type": value}
-        elif value is not False:
-            one = value[0] if isinstance(value, list) and value else value
-            how = {"type": type(one), "default": value}
-        if isinstance(value, list):
-            how["nargs"] = "+"
         parser.add_argument(f"--{name.replace('_', '-')}", help=words, **how)
     return parser
-
-
-def data_and_output(about: str | None, **usual: Any) -> argparse.ArgumentParser:
-    """Return a parser of ``DATA -o RESULT`` and a script's own options."""
-    return arguments(about, "data", output=None, **usual)
 
 
 def write_results(

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from io import BytesIO
@@ -23,7 +23,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from experiments.harness.record import data_and_output, say, write_results
+from experiments.harness.record import arguments, say, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError
@@ -104,10 +104,12 @@ class Ours:
 
 def opened(word: str, model: str) -> Any:
     name, _, page = word.partition(":")
-    known = {"lines": partial(Ours, model), "digits": Ours, "rapidocr": RapidOCR, "tesseract": Tesseract}
+    known: dict[str, Callable[[], Any]] = {
+        "lines": partial(Ours, model), "digits": Ours, "rapidocr": RapidOCR, "tesseract": Tesseract
+    }  # fmt: skip
     if name not in known:
         raise UsageError(f"no reader {name}: choose of {', '.join(known)}")
-    reader: Any = known[name]()
+    reader = known[name]()
     reader.line = reader.page if page else reader.line
     return reader
 
@@ -151,8 +153,8 @@ def differences(answers: dict[str, dict[str, dict[str, str]]], beside: str) -> I
 
 
 def main() -> None:
-    args = data_and_output(
-        __doc__, reader=("neocog-lines", "the line model, a name or a file"),
+    args = arguments(
+        __doc__, "data", reader=("neocog-lines", "the line model, a name or a file"),
         sets=("strings:even,lectaurep,situations", "what is read; strings:odd only if it is named"),
         readers=("lines", "of neocog, or none"), peers=("", "other readers"), drawn=(Path("drawn"), "folder"),
         beside=("", "results of the same sets"), show=(False, "print wrong lines, of odd rows none"),

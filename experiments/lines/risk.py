@@ -14,7 +14,7 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import data_and_output, say, today, write_results
+from experiments.harness.record import arguments, say, today, write_results
 from experiments.learning.ship import write_sums
 from experiments.lines.measure import doubtful_files, pictures_of
 from experiments.lines.score import DIGITS, SIGNS, only, plain
@@ -111,8 +111,9 @@ def trade(sets: dict[str, list[Row]]) -> list[Row]:
 
 
 def main() -> None:
-    args = data_and_output(
-        __doc__, reader=("neocog-lines", "the line model, a name or a file"), drawn=(Path("drawn"), "folder"),
+    args = arguments(
+        __doc__, "data", drawn=(Path("drawn"), "folder"),
+        reader=("neocog-lines", "the line model, a name or a file"),
         sets=("strings:even,lectaurep,drawn", "what is read; strings:odd only if it is named"),
         models=(Path(), "folder that the model with its table goes into"), min_p=(0.0, "for its card"),
     ).parse_args()  # fmt: skip

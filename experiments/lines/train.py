@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.record import data_and_output
+from experiments.harness.record import arguments
 from neocog.errors import NeocogError, UsageError
 
 _ASK = 20  # steps after which parts ask one another for the time
@@ -32,8 +32,8 @@ def changed(usual: Any, changes: list[str]) -> Any:
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1,
+    parser = arguments(
+        __doc__, "data", steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1,
         minutes=float, meeting=Path,
     )  # fmt: skip
     parser.add_argument("--change", nargs="+", default=[], metavar="SETTING=NUMBER")

@@ -55,7 +55,7 @@ class Screen(Window):
 def main() -> None:
     """Read the clip as from a camera, write the three pictures."""
     busy = (False, "read every frame, though slowly")
-    parser = arguments(__doc__, clip=DEFAULT / "demo/demo.avi", busy=busy)
+    parser = arguments(__doc__, output=False, clip=DEFAULT / "demo/demo.avi", busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
     reader = Reader(device="cpu")

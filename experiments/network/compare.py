@@ -187,7 +187,7 @@ def compare_on_gpu(
     ours = partial(OurSide, model, batch, precision=precision, number=number)
     makers: dict[str, Callable[[], Any]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}
     if peers:
-        from experiments.network.peers import quickest
+        from experiments.network.torch_network import quickest
 
         makers |= {p: partial(quickest, model, sets[0], precision, number, p == "compile") for p in peers}
     sides: dict[str, Any] = {}

@@ -36,7 +36,7 @@ def busy() -> float:
 
 
 def main() -> None:
-    args = arguments(__doc__, output=None, rounds=60, seconds=5.0).parse_args()
+    args = arguments(__doc__, rounds=60, seconds=5.0).parse_args()
     rows: list[dict[str, Any]] = []
     models: list[Any] = [(load_model(path.stem), "digits", (1, 8, 32)) for path in list_models()]
     for model, of, batches in (*models, (load_lines(LINES), "strips", (1,))):

@@ -145,7 +145,7 @@ def freeze(out: Path, data: Path) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__, data=Path(os.environ.get("NEOCOG_DATA", "data")))
+    parser = arguments(__doc__, output=False, data=Path(os.environ.get("NEOCOG_DATA", "data")))
     parser.add_argument("out", type=Path, nargs="?", default=DEFAULT)
     args = parser.parse_args()
     try:

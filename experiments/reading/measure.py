@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import data_and_output, say, spread, write_results
+from experiments.harness.record import arguments, say, spread, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
@@ -174,8 +174,8 @@ def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
 
 def main() -> None:
     default = ",".join(["time", "photos", "strings:even", *FROZEN])
-    parser = data_and_output(
-        __doc__, model=(str, "of the digits; the shipped one by default"),
+    parser = arguments(
+        __doc__, "data", model=(str, "of the digits; the shipped one by default"),
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),

@@ -106,7 +106,7 @@ KINDS: dict[str, tuple[Draw, float, float]] = {
 
 def main() -> None:
     usual = {"seed": 1, "drawn": Path, "finder": Path, "model": Path, "pages": PAGES}
-    args = arguments(__doc__, "data", output=None, **usual).parse_args()
+    args = arguments(__doc__, "data", **usual).parse_args()
     cv2.setNumThreads(1)
     reader, hands = Reader(args.model, device="cpu", finder=args.finder), load_hands(args.data, held=True)
     rows = list[dict[str, Any]]()

@@ -61,37 +61,33 @@ class Bench:
         self.gpu, self.fed, self.quick = gpu, fed, quick
         self.batches = (1,) if quick else (1, 256)
 
-    def _row(self, about: Row, work: Callable[[], Row]) -> Row:
-        found = tried(work, partial(synchronise, self.gpu))
+    def _row(self, about: Row, work: Callable[..., Row], *given: Any) -> Row:
+        found = tried(partial(work, *given), partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return about | found | ({"passed": False} if "failed" in found else {})
 
     def trial(self) -> list[Row]:
         """Time every block size of every rung that has a choice (Fig. 6)."""
-
-        def timed(stage: str, version: str, places: int) -> Row:
-            shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
-            step = shelf.step(stage, version)
-            run = StepRun(shelf, step, self.fed.before(stage)[:1])
-            return {"threads": step.threads, "us": run.microseconds(rounds=3)}
-
         rows: list[Row] = []
         for stage, version in product(STAGES, TRIED):
             choices = Ladder(self.gpu, self.fed.model).step(stage, version).choices()
             if self.quick:
                 choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
-            rows += [self._row({"stage": stage, "system": version, "places": places},
-                               partial(timed, stage, version, places)) for places in choices]  # fmt: skip
+            for n in choices:
+                about = {"stage": stage, "system": version, "places": n}
+                rows.append(self._row(about, self._trial, stage, version, n))
         return rows
+
+    def _trial(self, stage: str, version: str, places: int) -> Row:
+        shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
+        step = shelf.step(stage, version)
+        run = StepRun(shelf, step, self.fed.before(stage)[:1])
+        return {"threads": step.threads, "us": run.microseconds(rounds=3)}
 
     def ladder(self, places: dict[tuple[str, str], int]) -> list[Row]:
         """Check and time every rung on every stage; ``us`` is of a character, by batch."""
         shelf = Ladder(self.gpu, self.fed.model, places)
-
-        def timed(stage: str, version: str) -> Row:
-            return self._timed(shelf, [shelf.step(stage, version)])
-
-        return [self._row({"stage": stage, "system": version}, partial(timed, stage, version))
+        return [self._row({"stage": stage, "system": version}, self._timed, shelf, stage, version)
                 for stage, version in product(STAGES, VERSIONS)]  # fmt: skip
 
     def ours(self) -> list[Row]:
@@ -103,13 +99,14 @@ class Bench:
             build_all(self.gpu, {one for step in steps for n in {_CHECKED, *self.batches}
                                  for one in step.kernels(n)})  # fmt: skip
             about = {"stage": stage, "system": f"ours, {plan}, {precision}"}
-            rows.append(self._row(about, partial(self._timed, shelf, steps)))
+            rows.append(self._row(about, self._timed, shelf, stage, *(step.version for step in steps)))
         return rows
 
-    def _timed(self, shelf: Shelf, steps: Sequence[Step]) -> Row:
-        """Check and time a step, or a step for each batch."""
-        steps = list(steps) * len(self.batches) if len(steps) == 1 else steps
+    def _timed(self, shelf: Shelf, stage: str, *versions: str) -> Row:
+        """Check and time a stage by a version, or by one for each batch."""
+        steps = [shelf.step(stage, version) for version in versions]
         errors = {step.version: checked(shelf, step, self.fed) for step in steps}
+        steps = steps * len(self.batches) if len(steps) == 1 else steps
         us = {str(n): spent(shelf, step, self.fed, n) for n, step in zip(self.batches, steps, strict=True)}
         exact = {name: ALLOWED_WINOGRAD if "winograd" in name else ALLOWED for name in errors}
         most = exact if shelf.precision == "fp32" else dict.fromkeys(errors, TOLERANCES[shelf.precision])

@@ -153,7 +153,7 @@ def cudnn(data: Data, rounds: int) -> Result:
     """Return a row of the same layer in PyTorch: cuDNN in the better of both memory formats."""
     import torch
 
-    from experiments.network.peers import Graph, set_precision
+    from experiments.network.torch_network import Graph, set_precision
 
     inside = slice(KERNEL // 2, KERNEL // 2 + data.layer.size)
     both = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2)), data.w
