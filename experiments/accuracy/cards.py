@@ -1,7 +1,5 @@
 """Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
 
-    python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda] [--reports DIR] [--jobs N]
-
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is going to
 be shipped (fp16) and written anew; its id, and what its card holds of learning and thresholds, stay.
 """

@@ -1,7 +1,5 @@
 """How models read digits by hands of many countries.
 
-    python -m experiments.accuracy.hands DATA neocog neocog-small fukushima -o RESULT
-
 ``--validation`` reads only what may decide something: digits kept apart of the sets that are learned from.
 No digit is the answer at odds of 300 to 1 only, and then a wrong one. Tables go by --what; other rows stay.
 """

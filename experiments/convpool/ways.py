@@ -28,11 +28,9 @@ TOLERANCES = {"fp32": 5e-5, "fp16": 5e-3}
 #: Where torch.compile runs too, which costs seconds: batch, channels.
 _COMPILED = {(64, 512), (1, 512)}
 _CHECKED = 8  # pictures that float64 computes
-_FEW = 3  # samples by which ways of one system are told apart
 _WRONG = "wrong by"
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
-_GRAPH_MS, _MOST_REPEATS = 0.4, 40  # what one graph of repeats lasts, about
 _SAMPLES = 7
 _FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
 
@@ -82,7 +80,7 @@ class Device:
     def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
         """Return the time of one run among many: the median over replays of a CUDA graph."""
         once = Graph(run).elapsed(1)
-        repeats = int(np.clip(_GRAPH_MS / max(once, 1e-3), 1, _MOST_REPEATS))
+        repeats = int(np.clip(0.4 / max(once, 1e-3), 1, 40))  # of a graph of about 0.4 ms
         graph = Graph(lambda: [run() for _ in range(repeats)][-1])
         return 1e3 * graph.median(samples, 2) / repeats
 
@@ -184,7 +182,7 @@ class Operands:
 
     def _trial(self, how: str, make: Callable[[], Run]) -> Result:
         run = make()
-        error, us = self._error(run), self.device.microseconds(run, samples=_FEW)
+        error, us = self._error(run), self.device.microseconds(run, samples=3)
         return {"how": how, "run": run, "error": error, "us": us}
 
     def _timed(self, how: str, run: Run, error: float, us: float) -> Result:

@@ -1,7 +1,5 @@
 """Measures how made documents are read, digits and the cells they stand in: see README.md.
 
-    python -m experiments.documents.measure -o RESULT [--frozen FOLDER] [--develop]
-
 Lines that were read are brought beside those that were written where that costs the fewest edits.
 ``--develop``: other documents, with validation digits, to look at.
 """

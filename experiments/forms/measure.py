@@ -1,7 +1,5 @@
 """Measures how drawn forms become a table, and which sheets are refused: see README.md.
 
-    python -m experiments.forms.measure DATA -o RESULT [--count N] [--others M] [--spoiled L] [--seed S] [...]
-
 Of ten sheets two have a replaced digit, two a number beyond its box, one a crossed digit. M sheets are of no
 layout of the form: other frames, other words, lower rows moved by 4 to 12 mm, a third each. With ``--ways 1``
 sheets are read with the usual settings alone. Choices were made with seeds 7, 1 and 31. DATA holds mnist,

@@ -1,8 +1,5 @@
 """Interprets a launch plan: launches each stage and holds it against its NumPy twin in float64.
 
-    python -m experiments.gpu.interpret [--model neocog-small] [--plan card] [--precision fp16] [--batch 2]
-    python -m experiments.gpu.interpret --model neocog-lines --width 200 --stop-after US2 [--cuda]
-
 Without ``--cuda`` kernels run in the emulator. A stage's twin is what the equations make of the maps that the
 device gave the stage, or stages that it joins; an error is a share of the strongest response (of C-cells,
 whose root is infinitely steep at 0: of the square).

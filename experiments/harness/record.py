@@ -33,7 +33,8 @@ def arguments(about: str | None, *paths: str, output: Any = None, **usual: Any) 
     A value False is a switch, a list several, a pair value and help. ``output`` is -o, a path that must be
     given if it is None; there is no -o if it is False.
     """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(script(), description=about, formatter_class=raw)
     for path in paths:
         parser.add_argument(path, type=Path)
     if output is not False:
@@ -52,6 +53,12 @@ def arguments(about: str | None, *paths: str, output: Any = None, **usual: Any) 
     return parser
 
 
+def script() -> str:
+    """Return what runs this script from the top folder, however it was called."""
+    path = Path(sys.argv[0])
+    return f"python -m experiments.{path.parent.name}.{path.stem}"
+
+
 def write_results(
     path: Path | None, rows: list[Row], *, columns: dict[str, str], gpu: bool = False,
     read_by: Any = None, **more: Any,
@@ -62,10 +69,7 @@ def write_results(
     """
     if path is None:
         return
-    # the command that runs the script from the top folder, however it was called
-    script = Path(sys.argv[0])
-    words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
-    about = facts(" ".join(words), gpu=gpu)
+    about = facts(" ".join([script(), *without_places(sys.argv[1:])]), gpu=gpu)
     if read_by is not None:
         about |= {"model": read_by.model.id, "finder": read_by.finder.model.id}
     result = {**about, **more, "columns": columns, "rows": rows}

@@ -1,7 +1,4 @@
-"""Counts the functions and files between a picture and its text, or frames and announcements.
-
-python -m experiments.house.path PHOTO [--frames FOLDER]
-"""
+"""Counts the functions and files between a picture and its text, or frames and announcements."""
 
 import sys
 import threading

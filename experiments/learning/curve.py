@@ -1,7 +1,5 @@
 """What each way of learning reaches on MNIST, from 400 to 55 000 digits, without gradients.
 
-    python -m experiments.learning.curve DATA -o RESULT [--gpu] [--parts a,b]
-
 DATA holds mnist/ and usps/. Temperatures are set on the last 5 000 training digits.
 """
 

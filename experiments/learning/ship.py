@@ -1,7 +1,4 @@
-"""Makes a model file that ships of one that was learned: fp16, named, thresholds set on digits kept apart.
-
-python -m experiments.learning.ship DATA MODEL.safetensors -o models --name neocog --command "..."
-"""
+"""Makes a model file that ships of one that was learned: fp16, named, thresholds set on digits kept apart."""
 
 import hashlib
 from dataclasses import replace

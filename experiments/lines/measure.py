@@ -1,9 +1,4 @@
-"""Reads pictures of lines and compares what is read with what is written: see README.md.
-
-python -m experiments.lines.measure DATA -o RESULT [--reader MODEL.safetensors] [--drawn FOLDER]
-    [--sets strings:even,lectaurep,drawn,situations] [--readers lines,digits]
-    [--peers rapidocr,tesseract] [--beside RESULT,...]
-"""
+"""Reads pictures of lines and compares what is read with what is written: see README.md."""
 
 import csv
 import json

@@ -1,8 +1,4 @@
-"""How often numbers that are printed are wrong, by their p: risk against coverage; see README.md.
-
-python -m experiments.lines.risk DATA -o RESULT --drawn FOLDER [--reader MODEL] [--models FOLDER]
-    [--sets strings:even,lectaurep,drawn] [--min-p P]
-"""
+"""How often numbers that are printed are wrong, by their p: risk against coverage; see README.md."""
 
 import os
 from collections.abc import Sequence
@@ -30,7 +26,6 @@ from neocog.vision.strips import strip_of
 
 Row = dict[str, Any]
 TRIED = np.unique(np.round(1 - np.geomspace(0.8, 0.001, 80), 4)).tolist()  # thresholds of p
-MOST = 1000  # lines of a set
 RISKS = (0.005, 0.01, 0.02, 0.05)
 COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,",
            "missed": "lines missed|,",
@@ -124,7 +119,7 @@ def main() -> None:
     found: dict[str, dict[str, list[Row]]] = {way: {} for way in ways}
     for name in args.sets.split(","):
         cases = [case for case in pictures_of(name, args.data, args.drawn) if case[0] not in doubtful]
-        cases = cases[:: -(-len(cases) // MOST)]
+        cases = cases[:: -(-len(cases) // 1000)]
         for way, numbers in ways.items():
             found[way][name] = [row for _, pixels, text in cases
                                 for row in judged(name, text, numbers(reader, pixels))]  # fmt: skip

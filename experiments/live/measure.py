@@ -1,8 +1,5 @@
 """Measures live reading of `experiments.reading.freeze`'s clips: rate, age, what is announced: see README.md.
 
-    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT] [--every]
-    python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
-
 A line counts as readable if one picture of the sheet at rest is read right by the same model.
 """
 

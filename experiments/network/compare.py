@@ -27,11 +27,6 @@ from neocog.network.u0 import made_digits, u0_from_digits
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "fp16": 2e-2}
 GPU_PEERS = ("torch", "compile")
-_PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
-_TURN = 4  # passes that count in a turn on the CPU
-_TURN_MS = 3.0  # what one turn of a side on a GPU takes, about
-_MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
-_INPUT_SETS = 4
 _COMPARED = 64  # digits that the scores are compared on; larger batches repeat them
 
 Digits = NDArray[np.uint8]
@@ -126,9 +121,9 @@ def compare(
         if turn > 2 and time.perf_counter() > begin + seconds:
             break
         for name in list(sides)[:: -1 if turn % 2 else 1]:
-            time.sleep(_PAUSE)
+            time.sleep(0.02)  # onnxruntime's threads spin on for a while after their turn
             sides[name](given)  # finds the caches full of the other side
-            passes[name] += [milliseconds(partial(sides[name], given)) for _ in range(_TURN)]
+            passes[name] += [milliseconds(partial(sides[name], given)) for _ in range(4)]
     measured = {name: np.array(times) for name, times in passes.items()}
     return Comparison(model.id, batch, "fp32", measured, differences, threads)
 
@@ -182,7 +177,7 @@ def compare_on_gpu(
         precision = precision_on(gpu(number_of(f"cuda:{number}")).arch, precision)
     few = min(batch, _COMPARED)
     seen = [made_digits(few, seed=i) if digits is None else digits[i * few : (i + 1) * few]
-            for i in range(_INPUT_SETS)]  # fmt: skip
+            for i in range(4)]  # fmt: skip
     sets = [some[np.arange(batch) % few] for some in seen]
     ours = partial(OurSide, model, batch, precision=precision, number=number)
     makers: dict[str, Callable[[], Any]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}
@@ -210,7 +205,8 @@ def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> Ti
     repeats = {}
     for name, side in sides.items():
         side.load(sets[0])
-        repeats[name] = int(np.clip(_TURN_MS / max(side.elapsed(3), 1e-3), 3, _MOST_REPEATS))
+        # a turn of about 3 ms; more than 200 passes would not fit a stream's queue of launches
+        repeats[name] = int(np.clip(3.0 / max(side.elapsed(3), 1e-3), 3, 200))
     passes: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():

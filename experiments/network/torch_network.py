@@ -33,13 +33,8 @@ from neocog.network.u0 import enlarging_matrix
 Tensor = Any
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16}
-_WARM_UP = 3
-_RECOMPILE = 1000  # beyond its usual limit of 8 shapes torch.compile silently runs eager code
-_HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
 #: Forms of the layers that have several, the usual one first.
 FORMS = dict.fromkeys(("UC1", "UC2", "UC3"), ("products", "stacked")) | {"US4": ("windows", "conv")}
-#: Singular values below this share of the largest are rounding, not rank.
-_RANK = 1e-7
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
@@ -188,7 +183,7 @@ def _factors(
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """Return banded matrices D, A with sum_r D_r U A_r^T the correlation of U with a kernel."""
     u, sigma, vt = np.linalg.svd(kernel)
-    rank = int((sigma > _RANK * sigma[0]).sum())
+    rank = int((sigma > 1e-7 * sigma[0]).sum())  # below it is rounding
     down = [banded(u[:, r] * sigma[r], size, padding, stride) for r in range(rank)]
     return down, [banded(vt[r], size, padding, stride) for r in range(rank)]
 
@@ -206,7 +201,7 @@ class Graph:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream), torch.no_grad():
-            for _ in range(_WARM_UP):
+            for _ in range(3):
                 function()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
@@ -221,7 +216,7 @@ class Graph:
         """Return milliseconds of one replay, over ``repeats`` in a row."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._graph.replay()
-        torch.cuda._sleep(_HOLD * repeats)
+        torch.cuda._sleep(20_000 * repeats)  # cycles in which launches queue up behind
         start.record()
         for _ in range(repeats):
             self._graph.replay()
@@ -240,7 +235,7 @@ class TorchSide:
     def __init__(self, network: Network, batch: int, *, compiled: bool = False) -> None:
         self.words, self._run = f"{network.memory_format}, {network.forms}", network
         if compiled:
-            torch._dynamo.config.recompile_limit = _RECOMPILE
+            torch._dynamo.config.recompile_limit = 1000  # beyond 8 shapes it would silently run eager code
             self._run = torch.compile(network, dynamic=False)  # kept: the graph launches its kernels
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
         self._graph = Graph(lambda: self._run(self._digits))

@@ -1,7 +1,5 @@
 """Draws every made page, document and clip that a figure rests on, by the code of one commit: see README.md.
 
-    python -m experiments.reading.freeze [OUT] [--data DATA]
-
 Each set becomes a folder of OUT; frozen.json says how many files it has and their digest.
 """
 

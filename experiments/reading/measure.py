@@ -1,7 +1,5 @@
 """Measures how pictures are read, and how long that takes: every figure of docs/reading.md.
 
-    python -m experiments.reading.measure DATA -o RESULT [--frozen FOLDER] [--jobs N]
-
 Of photos_b nobody is told what is wrong: it is read with ``--sets photos_b`` only, and seldom. Times are
 taken first, in a process with two cores; then ``--jobs`` processes read, each on one thread.
 """

@@ -1,7 +1,5 @@
 """Measures how drawn A4 sheets are read at 150 to 600 dpi: see README.md.
 
-    python -m experiments.sheets.measure DATA -o RESULT [--count N] [--seed S] [--drawn FOLDER]
-
 DATA holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets; ``--peers`` read them, too. With
 ``--times`` ten sheets each at 300 dpi with nothing but digits are timed instead, decoding included, OpenCV's
 threads as they are.

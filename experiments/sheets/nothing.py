@@ -1,7 +1,5 @@
 """Measures false digits on 504 drawn pages that hold none: see README.md.
 
-    python -m experiments.sheets.nothing DATA -o RESULT [--finder FILE] [--model FILE] [--drawn FOLDER]
-
 DATA as for `experiments.sheets.measure`; README.md names the packages of typefaces. ``--drawn`` keeps the
 pages, and boxes of what is read on them.
 """

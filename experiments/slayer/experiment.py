@@ -4,7 +4,7 @@ Every system is checked against float64 before it is timed; a section that fails
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
@@ -31,7 +31,6 @@ __all__ = ["faults", "measure", "plots", "tables"]
 Row = dict[str, Any]
 
 ON_CPU, ON_GPU = ("silence",), ("ladder", "character")  #: sections without and with a GPU, in order
-TRIED = ("T4", "T5")  #: rungs whose block size is found by trial
 ALLOWED, ALLOWED_WINOGRAD = 1e-5, 5e-5  #: largest error of a layer in fp32, direct and by Winograd
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 _FED, _CHECKED, _TIMED = 32, 2, 4  # digits that layers are fed with, float64 computes, are timed alone
@@ -69,7 +68,7 @@ class Bench:
     def trial(self) -> list[Row]:
         """Time every block size of every rung that has a choice (Fig. 6)."""
         rows: list[Row] = []
-        for stage, version in product(STAGES, TRIED):
+        for stage, version in product(STAGES, ("T4", "T5")):
             choices = Ladder(self.gpu, self.fed.model).step(stage, version).choices()
             if self.quick:
                 choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
@@ -159,9 +158,13 @@ class Sections:
 
 
 def measure(request: Request, save: Save) -> Result:
-    """Run the sections; ``save`` takes the result after each."""
+    """Run the sections, ``save`` takes the result after each; UsageError if there is no such section here."""
     names = request.sections or (ON_CPU + ON_GPU if request.on_gpu else ON_CPU)
-    check_sections(names, request.on_gpu)
+    for name in names:
+        if name not in ON_CPU + ON_GPU:
+            raise UsageError(f"slayer has no section {name!r}; choose {', '.join(ON_CPU + ON_GPU)}")
+        if name in ON_GPU and not request.on_gpu:
+            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
     bench = Sections(request)
     result: Result = {
         "experiment": "slayer", **request.about(), "model": bench.model.id, "digits": bench.source,
@@ -177,15 +180,6 @@ def measure(request: Request, save: Save) -> Result:
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
         save(result)
     return result
-
-
-def check_sections(names: Sequence[str], on_gpu: bool) -> None:
-    """Raise a UsageError unless these sections are there and the device can do them."""
-    for name in names:
-        if name not in ON_CPU + ON_GPU:
-            raise UsageError(f"slayer has no section {name!r}; choose {', '.join(ON_CPU + ON_GPU)}")
-        if name in ON_GPU and not on_gpu:
-            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
 
 
 def faults(result: Result) -> list[str]:

@@ -12,11 +12,6 @@ from neocog.network.model import Model, s_constants
 from neocog.network.spec import NetworkSpec
 
 _MOST_THREADS = 1024
-#: Registers that 1 024 threads may have, and that few threads may.
-_REGISTERS, _MANY_REGISTERS = 64, 128
-_EVERYWHERE = 10**6  # DISC where no tap is left out
-#: Threads a block that the paper's trial found best for its smallest layer (section 6.1).
-_USUAL_THREADS = 64
 
 
 #: Kernels of ``s_paper.cu`` by rung, in the order of the paper's Table 5.
@@ -45,7 +40,9 @@ class PaperS(LayerStep):
         self.stride = len(a)
         if self.stride > _MOST_THREADS:
             raise UsageError(f"S version {version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads")
-        usual = max(1, _USUAL_THREADS // self.stride)
+        usual = max(
+            1, 64 // self.stride
+        )  # threads that the paper's trial found best for its smallest layer (6.1)
         self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
             ends = f"choose {self.choices()[:1]} .. {self.choices()[-1:]}"
@@ -82,7 +79,7 @@ class PaperS(LayerStep):
             "STRIDE": self.stride, "DISC": connecting_area(self._c), **more,
         }  # fmt: skip
         source, shared = str(Path(__file__).with_name("s_paper.cu")), self._shared(self.places)
-        registers = _REGISTERS if self.rung > 3 else _MANY_REGISTERS
+        registers = 64 if self.rung > 3 else 128  # what 1 024 threads may have, and few threads
         return Kernel(source, name, tuple(defines.items()), self.threads, shared, registers=registers)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
@@ -115,7 +112,7 @@ def connecting_area(c: Any) -> int:
     distance = offset[:, None] ** 2 + offset**2
     heard = np.asarray(c) > 0
     radius = int(distance[heard].max(initial=0))
-    return radius if np.array_equal(distance <= radius, heard) else _EVERYWHERE
+    return radius if np.array_equal(distance <= radius, heard) else 10**6
 
 
 class Ladder(Shelf):

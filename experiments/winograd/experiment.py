@@ -34,10 +34,8 @@ from neocog.errors import NeocogError
 
 __all__ = ["faults", "measure", "plots", "tables"]
 
-ROTATED = 120 << 20  # bytes that the passes of a graph read before they come to the first again
 MOST_COPIES = 12
 _PASSES = 16  # least passes of a graph whose passes are short
-_SHORT = 200.0  # microseconds
 _TURN = 3.0  # milliseconds of one measurement, about
 _QUICK_SECONDS = 60.0
 #: Order of threads with inputs transformed thread-wise too.
@@ -75,13 +73,14 @@ def measure(
 
 
 def copies_of(working: float) -> int:
-    return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
+    """Return how many passes of a graph read 120 MiB before they come to the first again."""
+    return max(1, min(MOST_COPIES, math.ceil((120 << 20) / working)))
 
 
 def microseconds(timed: Callable[[int], Any], copies: int, rounds: int) -> float:
     """Return the time of a pass: ``timed`` makes a graph of so many, which go through the copies in turn."""
     first = 1e3 * timed(copies).elapsed(1) / copies
-    count = copies * math.ceil((_PASSES if first < _SHORT else 1) / copies)  # many if they are short
+    count = copies * math.ceil((_PASSES if first < 200 else 1) / copies)  # many if they are short
     whole = timed(count)
     turns = max(1, min(50, round(_TURN / max(whole.elapsed(1), 1e-3))))
     return 1e3 * float(whole.median(rounds, turns)) / count
