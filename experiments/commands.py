@@ -87,7 +87,7 @@ def paper(name: str, about: str) -> Callable[..., None]:
 
         result = {"experiment": name, **experiment.measure(request, save)}
         save(result)
-        print(to_json(result) if as_json else text(experiment.tables(result)))
+        print(to_json(result) if as_json else text(run.of(name, "tables").tables(result)))
         wrong = experiment.faults(result)
         for line in wrong:
             run.progress(f"WRONG {line}")
@@ -137,7 +137,7 @@ def bench_report(
         name, page = result["experiment"], output / result["experiment"] / "README.md"
         figures = page.with_name("figures")
         figures.mkdir(parents=True, exist_ok=True)
-        for key, plot in run.of(name).plots(result).items():
+        for key, plot in run.of(name, "tables").plots(result).items():
             plot.draw(figures / f"{name}-{key}.svg")
         page.write_text(page_of(result), encoding="utf-8")
         print(page)
@@ -145,7 +145,7 @@ def bench_report(
 
 def page_of(result: Result) -> str:
     """Return an experiment's page, its tables made anew."""
-    tables = run.of(result["experiment"]).tables(result)
+    tables = run.of(result["experiment"], "tables").tables(result)
     page = (FOLDER / result["experiment"] / "README.md").read_text(encoding="utf-8")
     return fill(page, lambda key: markdown(tables[key]) if key in tables else "Not measured.")
 

@@ -34,13 +34,6 @@ def of_rows(result: Result, rows: Any, columns: dict[str, str], **about: Any) ->
     return result | about | {"rows": rows, "columns": columns}
 
 
-def formatted(result: Result) -> dict[str, str]:
-    """Return a result's columns, each with its format."""
-    formats = result.get("formats", {})
-    return {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
-            for key, head in result["columns"].items()}  # fmt: skip
-
-
 def spaced(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
@@ -49,7 +42,7 @@ def accuracy(result: Result) -> Result:
     """What each recipe reaches with all the digits it is meant for."""
     rows = [row | {"bytes_fp16": f"{row['bytes_fp16'] / 1e6:.1f} MB"} for row in result["rows"]
             if row["digits"] == {"fukushima": 3000}.get(row["recipe"], 55_000)]  # fmt: skip
-    columns = formatted(result) | {"bytes_fp16": "weights"}
+    columns = result["columns"] | {"bytes_fp16": "weights"}
     del columns["validation"]
     return of_rows(result, sorted(rows, key=itemgetter("test")), columns)
 
@@ -112,7 +105,7 @@ def hands_short(result: Result) -> Result:
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     rows = [row | {"card_ratio": min(row["torch"], row["compile"]) / row["card"]} for row in result["rows"]]
-    columns = formatted(result)
+    columns = dict(result["columns"])
     last = columns.pop("difference")
     columns |= {"ratio": "default, times as fast as the better|.2f",
                 "card_ratio": "card, times as fast as the better|.2f", "difference": last,
@@ -124,7 +117,7 @@ def gpu_short(result: Result) -> Result:
     heads = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
              "card": "plan card|.2f", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
     rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
-    return of_rows(result, rows, formatted(result | {"columns": heads}))
+    return of_rows(result, rows, heads)
 
 
 def gpu_decisions(result: Result) -> Result:
@@ -134,7 +127,7 @@ def gpu_decisions(result: Result) -> Result:
                "score_difference": "largest difference of a score|.1e"}  # fmt: skip
     command = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
     about = {"runs": [{"command": command}], "date": own.get("date", result["date"])}
-    return of_rows(result, own["rows"], formatted(result | {"columns": columns}), **about)
+    return of_rows(result, own["rows"], columns, **about)
 
 
 def readme_accuracy(result: Result) -> Result:
@@ -199,7 +192,10 @@ def table(name: str) -> str:
     runs = [f"`{run['command']}`" + (f" ({run['of']})" if "of" in run else "")
             for run in result.get("runs", [result])]  # fmt: skip
     about = ", ".join(runs) + (f" ({where})" if where else "")
-    return f"{markdown(shown(result['rows'], formatted(result)))}\n\n{about}"
+    formats = result.get("formats", {})
+    columns = {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
+               for key, head in result["columns"].items()}  # fmt: skip
+    return f"{markdown(shown(result['rows'], columns))}\n\n{about}"
 
 
 def render(page: Path) -> str:

@@ -10,6 +10,7 @@ import pytest
 from experiments.convpool import experiment as convpool
 from experiments.convpool.fused import DTYPES, ConvAvgPool, Shape, Tiling, candidates, conv_avgpool, kernel
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, standard_cases
+from experiments.convpool.tables import tables
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda.launcher import gpu
@@ -220,7 +221,7 @@ def test_every_system_computes_the_same(ways, precision):
 def test_a_wrong_system_is_told_and_not_timed_and_what_time_does_not_allow_is_named(ways, monkeypatch):
     late = convpool.measure(Request("cuda", seconds=-1.0), str, cases=[Case(1, 32, "fp16")])
     assert late["not_run"] == ["fp16 batch 1 channels 32"]
-    assert "a fake" in text(convpool.tables(late))
+    assert "a fake" in text(tables(late))
     zeros = ways.torch.zeros(1, 32, 3, 3)
     monkeypatch.setattr(ways.Operands, "_ours", lambda self, tiling: lambda: zeros)
     result = convpool.measure(Request("cuda"), str, cases=[Case(1, 32, "fp16", size=6)])

@@ -22,7 +22,7 @@ def test_pages_hold_the_tables_and_plots_of_the_stored_results(tmp_path):
     for name, path in RESULTS.items():
         page = (tmp_path / name / "README.md").read_text()
         assert page == (FOLDER / name / "README.md").read_text(), "run python -m experiments.tables"
-        assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(load(path)))
+        assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name, "tables").tables(load(path)))
         assert not re.search(r"\b(nan|None|inf|Not measured)\b", page)
         assert "not in our copy" in " ".join(page.split())
         for link in re.findall(r"!\[.*\]\((.*)\)", page):
@@ -31,7 +31,7 @@ def test_pages_hold_the_tables_and_plots_of_the_stored_results(tmp_path):
 
 def test_numbers_of_the_pages_are_those_of_the_results():
     stored = {name: load(path) for name, path in RESULTS.items()}
-    shown = {name: text(of(name).tables(result)) for name, result in stored.items()}
+    shown = {name: text(of(name, "tables").tables(result)) for name, result in stored.items()}
     rows = [r for r in stored["slayer"]["sections"]["ladder"]["rows"] if r["planes"] == "26/78/70"]
     t1, t5 = (sum(r["us"]["1"] for r in rows if r["system"] == name) for name in ("T1", "T5"))
     assert f" {t5:.1f} | {t1 / t5:.2f} |" in shown["slayer"]

@@ -10,9 +10,10 @@ from experiments.harness.pages import text
 from experiments.harness.run import Request
 from experiments.network import ours
 from experiments.slayer import experiment as slayer_gpu
-from experiments.slayer.experiment import ON_GPU, faults, measure, plots, tables
+from experiments.slayer.experiment import ON_GPU, faults, measure
 from experiments.slayer.inputs import SIZES, STAGES, Fed, networks, sized
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
+from experiments.slayer.tables import plots, tables
 from neocog.cuda.launcher import gpu
 from neocog.errors import UsageError
 from neocog.network.model import load_model

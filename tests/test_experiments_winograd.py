@@ -10,6 +10,7 @@ from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
 from experiments.winograd.conv2d import Dense, conv2d_winograd, filter_split, usual
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, count_rows
+from experiments.winograd.tables import plots, tables
 from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
@@ -53,8 +54,8 @@ def test_a_dry_run_of_everything():
     assert len(result["changing"]) == 3 * len(ways)  # inputs thread-wise too
     peers = [{"layer": SMALL.name, "batch": 2, "way": way, "us": 1.0} for way in ("cuDNN", "FFT")]
     result |= {"layers": [*result["layers"], *peers]}
-    assert {"ways", "changing"} <= winograd.tables(result).keys()
-    assert set(winograd.plots(result)) == {"layers", "saved"}
+    assert {"ways", "changing"} <= tables(result).keys()
+    assert set(plots(result)) == {"layers", "saved"}
 
 
 @pytest.mark.usefixtures("emulator", "gpu")

@@ -5,11 +5,8 @@ from functools import partial
 
 from experiments.convpool.fused import kernel
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, counts, standard_cases
-from experiments.convpool.tables import plots, tables
 from experiments.harness.run import Request, Result, Save, in_time, progress, tried
 from neocog.errors import DeviceError
-
-__all__ = ["faults", "measure", "plots", "tables"]
 
 _QUICK_SECONDS = 45.0
 

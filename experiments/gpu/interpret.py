@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.record import arguments
-from experiments.network.ours import stored
+from experiments.network.ours import inside, stored
 from neocog.cuda.kernel import Launch, Layout, Machine
 from neocog.cuda.lines import LinePass
 from neocog.cuda.plan import Pass
@@ -34,12 +34,6 @@ class Stage(NamedTuple):
     launches: tuple[Launch, ...]
     want: Maps
     found: Callable[[], Maps]
-
-
-def inside(array: Maps, layout: Layout) -> Maps:
-    """Return the cells of a layer without border and spare channels, (B, H, W, K), a view."""
-    b, size = layout.border, layout.size
-    return array[:, b : b + size, b : b + size, : layout.planes]
 
 
 def poisoned(layout: Layout, batch: int) -> Maps:

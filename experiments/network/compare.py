@@ -176,8 +176,7 @@ def compare_on_gpu(
     if precision not in TOLERANCES:
         precision = precision_on(gpu(number_of(f"cuda:{number}")).arch, precision)
     few = min(batch, _COMPARED)
-    seen = [made_digits(few, seed=i) if digits is None else digits[i * few : (i + 1) * few]
-            for i in range(4)]  # fmt: skip
+    seen = [made_digits(few, seed=i) if digits is None else digits[i * few :][:few] for i in range(4)]
     sets = [some[np.arange(batch) % few] for some in seen]
     ours = partial(OurSide, model, batch, precision=precision, number=number)
     makers: dict[str, Callable[[], Any]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}

@@ -110,9 +110,14 @@ class StepRun:
             return 1e3 * Timed(self._gpu, work, repeats).median(rounds)
 
 
+def inside(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """Return the cells of a layer without border and spare channels, (B, H, W, K), a view."""
+    b, size = layout.border, layout.size
+    return array[:, b : b + size, b : b + size, : layout.planes]
+
+
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
     """Return maps (B, K, H, W) as a layout stores them, border and spare channels 0."""
-    out = np.zeros(layout.shape(len(maps)), np.float32)
-    inside = slice(layout.border, layout.border + layout.size)
-    out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
-    return out.astype(layout.dtype)
+    out = np.zeros(layout.shape(len(maps)), layout.dtype)
+    inside(out, layout)[...] = maps.transpose(0, 2, 3, 1)
+    return out

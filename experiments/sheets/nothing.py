@@ -72,14 +72,6 @@ def words(globs: dict[str, str]) -> Draw:
     return draw
 
 
-def music(canvas: Canvas, hand: Hand, gap: float) -> None:
-    engraved(canvas, faces("NotoMusic-Regular.ttf")[0], gap)
-
-
-def tables(canvas: Canvas, hand: Hand, high: float) -> None:
-    empty(canvas, hand, faces("Lato-Regular.ttf")[0], high)
-
-
 def scribbles(canvas: Canvas, hand: Hand, size: float) -> None:
     for _ in range(3):
         layouts.scribbles(canvas, hand, size)
@@ -95,10 +87,12 @@ KINDS: dict[str, tuple[Draw, float, float]] = {
     "typefaces of handwriting": (words({"": _WRITTEN}), 14, 70),
     "joined letters (drawing room)": (joined, 18, 80),
     "music (drawing room)": (layouts.music, 20, 120),
-    "music in print": (music, 7, 20),
+    "music in print": (
+        lambda canvas, hand, gap: engraved(canvas, faces("NotoMusic-Regular.ttf")[0], gap), 7, 20),
     "scribbles (drawing room)": (scribbles, 20, 120),
     "maps, circuits, plans, charts": (drawing, 20, 60),
-    "tables, crosswords, stamps": (tables, 28, 65),
+    "tables, crosswords, stamps": (
+        lambda canvas, hand, high: empty(canvas, hand, faces("Lato-Regular.ttf")[0], high), 28, 65),
 }  # fmt: skip
 
 

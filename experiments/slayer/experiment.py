@@ -17,7 +17,6 @@ from experiments.network.compare import TOLERANCES
 from experiments.network.ours import OurSide, StepRun
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, STAGES, Fed, error, find_digits, networks
 from experiments.slayer.ladder import VERSIONS, Ladder
-from experiments.slayer.tables import plots, tables
 from neocog.cuda.kernel import Precision, Step
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.cuda.plan import Shelf, plan_of
@@ -25,8 +24,6 @@ from neocog.errors import UsageError
 from neocog.evaluation.timing import milliseconds
 from neocog.network.model import load_model
 from neocog.network.registry import list_models
-
-__all__ = ["faults", "measure", "plots", "tables"]
 
 Row = dict[str, Any]
 

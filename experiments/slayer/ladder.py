@@ -40,9 +40,7 @@ class PaperS(LayerStep):
         self.stride = len(a)
         if self.stride > _MOST_THREADS:
             raise UsageError(f"S version {version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads")
-        usual = max(
-            1, 64 // self.stride
-        )  # threads that the paper's trial found best for its smallest layer (6.1)
+        usual = max(1, 64 // self.stride)  # threads that were best for the paper's smallest layer (6.1)
         self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
             ends = f"choose {self.choices()[:1]} .. {self.choices()[-1:]}"

@@ -26,13 +26,10 @@ from experiments.winograd.layers import (
     chosen_way,
     count_rows,
 )
-from experiments.winograd.tables import plots, tables
 from neocog.cuda import launcher
 from neocog.cuda.kernel import Array, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.errors import NeocogError
-
-__all__ = ["faults", "measure", "plots", "tables"]
 
 MOST_COPIES = 12
 _PASSES = 16  # least passes of a graph whose passes are short
