@@ -50,9 +50,9 @@ def test_ratio_is_theirs_by_our_fastest():
 def test_beside_a_peer(peer, tmp_path, monkeypatch):
     pytest.importorskip(peer, reason="needs neocog[bench]")
     pytest.importorskip("onnx", reason="needs neocog[onnx]")
-    tiny_model().save(tmp_path / "tiny.safetensors")
-    words = ["bench", "network", "--peers", peer, "--batch", "2", "--rounds", "2"]
-    words += ["--model", str(tmp_path / "tiny.safetensors")]
+    model = tmp_path / "tiny.safetensors"
+    tiny_model().save(model)
+    words = ["bench", "network", "--peers", peer, "--batch", "2", "--rounds", "2", "--model", str(model)]
     facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
     assert set(facts["ms_per_digit"]) == {"neocog", peer}
     assert facts["differences"][peer] <= comparing.TOLERANCES["fp32"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.harness.record import arguments, commit, earlier, today, without_places, write_results
 from experiments.harness.run import message_of
-from experiments.network.compare import compare_on_gpu
+from experiments.network.compare import compare_on_gpu, strips_of
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import gpu
@@ -30,7 +30,6 @@ from neocog.network.engine import Engine
 from neocog.network.lines import load_lines, strip_u0
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
-from neocog.network.u0 import u0_from_digits
 
 COLUMNS = {
     "model": "model", "batch": "batch", "precision": "precision", "digits": "digits",
@@ -78,8 +77,7 @@ def speed(args: Any, test: Any) -> Iterator[dict[str, Any]]:
 
 def strips(args: Any, test: Any) -> Iterator[dict[str, Any]]:
     """Microseconds of a strip of eight digits, by how many are read together: host to host, on the GPU."""
-    ink = u0_from_digits(test.images[: 8 * max(_STRIPS)])[:, 8:56, 10:54].astype(np.float32)
-    every = list(ink.reshape(-1, 8, 48, 44).swapaxes(1, 2).reshape(-1, 48, 352))
+    every = list(strips_of(test.images[: 8 * max(_STRIPS)]))
     machine, model = gpu(0), load_lines("neocog-lines")
     for precision, count in product(args.precisions, _STRIPS):
         some, few = every[:count], every[: min(count, 40)]  # so many go through a pass together

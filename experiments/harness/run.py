@@ -1,6 +1,6 @@
 """Runs the papers' experiments, reads and judges their results.
 
-Each is a folder with README.md and modules: ``experiment`` (``measure``, ``faults``) and ``tables`` (and ``plots``).
+Each is a folder: README.md, modules ``experiment`` (``measure``, ``faults``) and ``tables`` (``plots`` too).
 """
 
 import json

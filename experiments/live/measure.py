@@ -72,24 +72,24 @@ class Showing:
 
 def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, News]:
     """Play a clip like a camera; return the figures and what was announced at which frame."""
-    ages, find, read, news = list[float](), list[float](), list[float](), list[tuple[int, str]]()
+    rows, news = list[tuple[float, float, float]](), list[tuple[int, str]]()
     with Pipeline(open_source(path), reader, Settings(replay_fps=args.fps)) as pipeline:
         busy, start = sum(os.times()[:4]), 0.0
         for view in pipeline:
             now = time.perf_counter()
             start = start or now
-            ages, find, read = [*ages, view.age_ms], [*find, view.seen.find_ms], [*read, view.seen.ms]
+            rows.append((view.age_ms, view.seen.find_ms, view.seen.ms))
             news += [(one.frame, only(one.text, DIGITS)) for one in view.news]
             if args.seconds and now - start > args.seconds:
                 break
         run, played = pipeline.measures, pipeline.capture.count
-    spent, (age, *late) = now - start, (float(np.percentile(some, 95)) for some in (ages, find, read))
+    spent, (age, find, read) = now - start, np.percentile(rows, 95, axis=0).tolist()
     return {
-        "seconds": spent, "frames": len(ages), "played": played,
-        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(ages), 1),
-        "fps": (len(ages) - 1) / spent, "dropped": run.dropped / max(played, 1),
-        "age_median": float(np.median(ages)), "age_p95": age,
-        "p95_ms": {"find": round(late[0], 1), "recognise": round(late[1], 1)},
+        "seconds": spent, "frames": len(rows), "played": played,
+        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(rows), 1),
+        "fps": (len(rows) - 1) / spent, "dropped": run.dropped / max(played, 1),
+        "age_median": float(np.median([row[0] for row in rows])), "age_p95": age,
+        "p95_ms": {"find": round(find, 1), "recognise": round(read, 1)},
         "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }, news  # fmt: skip
 

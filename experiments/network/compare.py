@@ -83,6 +83,12 @@ def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], t
     return found
 
 
+def strips_of(digits: Digits) -> NDArray[np.float32]:
+    """Return strips of eight digits each, (N, 48, 352)."""
+    ink = u0_from_digits(digits)[:, 8:56, 10:54].astype(np.float32)
+    return ink.reshape(-1, 8, 48, 44).swapaxes(1, 2).reshape(-1, 48, 352)
+
+
 # -- on the CPU ------------------------------------------------------------------------------------
 def compare(
     model: Model | LineModel, *, batch: int, rounds: int, peers: Sequence[str] = (),
@@ -98,10 +104,7 @@ def compare(
     if isinstance(model, LineModel):
         lines = LineEngine(model, threads=threads)
         sides = {"neocog": lambda strips: np.stack(lines.likelihoods(strips))}
-        given = compared = np.stack([
-            np.concatenate([u0[8:56, 10:54] for u0 in u0_from_digits(made_digits(8, seed=i))], axis=1)
-            for i in range(batch)
-        ])  # fmt: skip
+        given = compared = strips_of(np.concatenate([made_digits(8, seed=i) for i in range(batch)]))
     else:
         engine = Engine(model, threads=threads)
         sides = {"neocog": lambda digits: engine.recognise(digits, batch=batch).score}
