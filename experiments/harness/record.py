@@ -164,7 +164,7 @@ def without_places(words: Sequence[str]) -> list[str]:
 def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> Iterator[Result]:
     """Do ``work`` (picklable) on each part, on ``jobs`` processes; with one job: here."""
     parts = list(parts)
-    if jobs == 1 or len(parts) == 1:
+    if jobs == 1 or len(parts) < 2:
         yield from map(work, parts)
         return
     with ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), cv2.setNumThreads, (1,)) as pool:

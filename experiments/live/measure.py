@@ -132,7 +132,7 @@ def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
 
 def judge(shown: list[Showing], news: News, readable: list[set[str]], played: int) -> Row:
     """Count what was announced (frame, text) of showings ``played``, and of their ``readable`` lines."""
-    right = again = other = lines = able = 0
+    found = Counter(dict.fromkeys(("shown", "readable", "right", "wrong", "again", "other_right"), 0))
     wrong, missed, left = list[Row](), list[str](), list(news)
     for number, showing in enumerate(shown):
         end = showing.leaves + LATE
@@ -146,16 +146,13 @@ def judge(shown: list[Showing], news: News, readable: list[set[str]], played: in
         for line in set(showing.lines):
             asked = line in readable[number] and showing.last - showing.first >= SHOWN_LONG
             count = sum(text == line for _, text in own)
-            lines, able, again = lines + 1, able + asked, again + (count > 1)
-            right, other = right + (asked and count == 1), other + (not asked and count == 1)
+            found.update(shown=1, readable=asked, again=count > 1)
+            found.update({"right" if asked else "other_right": count == 1})
             missed += [f"{line} ({showing.name})"] * (asked and count == 0)
         wrong += [{"frame": frame, "text": text, "shown": showing.lines}
                   for frame, text in own if text not in showing.lines]  # fmt: skip
     wrong += [{"frame": frame, "text": text, "shown": []} for frame, text in left]
-    return {
-        "shown": lines, "readable": able, "right": right, "wrong": len(wrong), "again": again,
-        "other_right": other, "mistakes": wrong, "missed": missed,
-    }  # fmt: skip
+    return {**found, "wrong": len(wrong), "mistakes": wrong, "missed": missed}
 
 
 def shown_in(clip: Path, reader: Reader) -> tuple[list[Showing], list[set[str]]]:

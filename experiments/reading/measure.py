@@ -5,7 +5,6 @@ taken first, in a process with two cores; then ``--jobs`` processes read, each o
 """
 
 import os
-import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
@@ -23,6 +22,7 @@ from experiments.harness.record import arguments, say, spread, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
+from neocog.evaluation.timing import milliseconds
 from neocog.learning.drawing.page import compared
 from neocog.network.parallel import cores
 from neocog.reading.pictures import Picture
@@ -135,9 +135,7 @@ def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    reader = opened(*how, threads=2)
-    out: list[Row] = []
-    read: list[tuple[str, Picture]] = []
+    reader, out, read = opened(*how, threads=2), list[Row](), list[tuple[str, Picture]]()
     for name, kind, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
         read += [(name, one.file) for one in list(samples(data, folder, [kind]))[::step]]
     pages = [one.picture for one in frozen(folder, "timed")]
@@ -155,14 +153,12 @@ def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
     for page in pages:
         grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
         for name, work in (("frame 640x480: finder", reader.look), ("frame 640x480", reader.read)):
-            begin = time.perf_counter()
-            for _ in range(5):
-                work(grey)
-            spent.setdefault(name, []).append((1e3 * (time.perf_counter() - begin) / 5, 0.0))
+            ms = float(np.mean([milliseconds(partial(work, grey)) for _ in range(5)]))
+            spent.setdefault(name, []).append((ms, 0.0))
     for name, some in spent.items():
-        ms, decoding = zip(*some, strict=True)
-        figures = {"median_ms": median(ms), "p95_ms": float(np.percentile(ms, 95)), "worst_ms": max(ms)}
-        figures["decode_ms"] = median(decoding)
+        took, decoding = zip(*some, strict=True)
+        figures = {"median_ms": median(took), "p95_ms": float(np.percentile(took, 95)),
+                   "worst_ms": max(took), "decode_ms": median(decoding)}  # fmt: skip
         out.append({"kind": name, "pictures": len(some), **{k: round(v, 1) for k, v in figures.items()}})
     import resource  # not on Windows
 

@@ -20,8 +20,6 @@ GPU_US = {
 BEST_THREADS = (64, 54, 78, 70)
 #: Table 8: share of inputs that are not silent, all and S1 .. S4.
 HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
-#: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
-CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 DRAWN = ("T3", "T4", "T5", "T5, u > 0", "skip", "ours, quickest, fp32", "ours, quickest, fp16",
@@ -86,15 +84,13 @@ def _threads(trial: pd.DataFrame) -> pd.DataFrame:
 
 
 def _character(one: Row, eight: Row) -> pd.DataFrame:
-    shares = {"pass_us": f"{eight['share_of_gpu']:.3%} of the GPU's time", "transfers_us": NONE,
-              "in_all_us": f"{eight['share_of_time']:.3%} of the time"}  # fmt: skip
-    names = ("on the GPU", "transfers, launch, waiting", "host to host")
+    shown_rows = (("on the GPU", "pass_us", f"{eight['share_of_gpu']:.3%} of the GPU's time"),
+                  ("transfers, launch, waiting", "transfers_us", NONE),
+                  ("host to host", "in_all_us", f"{eight['share_of_time']:.3%} of the time"))  # fmt: skip
     rows: list[Row] = [{"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
-                       for name, (key, share) in zip(names, shares.items(), strict=True)]  # fmt: skip
-    ms = CHARACTER_MS
-    rows += [{"": "paper, CPU", "one": f"{ms['CPU F']} ms", "take": f"wanted: {ms['wanted']} ms a character"},
-             {"": "paper, GPU", "one": f"{ms['GPU T']} ms",
-              "take": f"{ms['transfers']} ms of it transfers"}]  # fmt: skip
+                       for name, key, share in shown_rows]  # fmt: skip
+    rows += [{"": "paper, CPU", "one": "27.3 ms", "take": "wanted: 4.1 ms a character"},  # section 6.4
+             {"": "paper, GPU", "one": "3.4 ms", "take": "0.27 ms of it transfers"}]  # fmt: skip
     heads = {"": "", "one": "one character", "eight": "eight", "take": "eight, 30 times a second, take"}
     return shown(rows, heads)
 

@@ -23,18 +23,15 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
     saved = {**_ORDERS, "both": "inputs thread-wise too, us|.1f", "saved both": "saved by both",
              "saved": "saved", "share": "transform's share", "transform": "transform saves",
              "paper": "paper"}  # fmt: skip
+    summary = {**_CASE, "way": "ours, chosen", "us": "us|.1f", "best": "best way, us|.1f",
+               "cuDNN": "cuDNN fp32, us|.1f", "FFT": "FFT, us|.1f",
+               "ratio": "times as fast as cuDNN|.1f"}  # fmt: skip
     return {
-        **found, "method": _method(layers), "layers": shown(_summary(layers), _SUMMARY),
+        **found, "method": _method(layers), "layers": shown(_summary(layers), summary),
         "ways": shown(layers, heads),
         "saved": shown(changing[changing["way"] == PAPER_WAY.name], _CASE | saved),
         "changing": shown(changing, {**_CASE, "way": "way"} | saved),
     }  # fmt: skip
-
-
-_SUMMARY = {
-    **_CASE, "way": "ours, chosen", "us": "us|.1f", "best": "best way, us|.1f",
-    "cuDNN": "cuDNN fp32, us|.1f", "FFT": "FFT, us|.1f", "ratio": "times as fast as cuDNN|.1f",
-}  # fmt: skip
 
 
 def _summary(layers: pd.DataFrame) -> pd.DataFrame:
@@ -49,10 +46,9 @@ def _summary(layers: pd.DataFrame) -> pd.DataFrame:
 
 def _method(layers: pd.DataFrame) -> pd.DataFrame:
     """Decomposed Winograd itself beside cuDNN and FFT: least and most over the layers."""
-    rows = []
-    for batch, own in _summary(layers).groupby("batch"):
-        rows.append({"batch": batch, "us": span(own["us"], ".0f"), "cuDNN": span(own["ratio"], ".2f"),
-                     "FFT": span(own["FFT"] / own["us"], ".2f")})  # fmt: skip
+    rows = [{"batch": batch, "us": span(own["us"], ".0f"), "cuDNN": span(own["ratio"], ".2f"),
+             "FFT": span(own["FFT"] / own["us"], ".2f")}
+            for batch, own in _summary(layers).groupby("batch")]  # fmt: skip
     heads = {"batch": "batch", "us": "ours, us", "cuDNN": "beside cuDNN fp32", "FFT": "beside FFT"}
     return shown(rows, heads)
 
