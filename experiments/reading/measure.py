@@ -168,14 +168,13 @@ def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
 
 def main() -> None:
     default = ",".join(["time", "photos", "strings:even", *FROZEN])
-    parser = arguments(
+    args = arguments(
         __doc__, "data", model=(str, "of the digits; the shipped one by default"),
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
         device=("cpu", "device that reads: cpu, cuda"),
-    )  # fmt: skip
-    args = parser.parse_args()
+    ).parse_args()  # fmt: skip
     sets, how, timed = args.sets.split(","), (args.model, args.device, args.finder), list[Row]()
     if "time" in sets:
         sets.remove("time")
