@@ -42,10 +42,10 @@ def checked(shelf: Shelf, step: Step, fed: Fed) -> float:
 
 def spent(shelf: Shelf, step: Step, fed: Fed, batch: int) -> float:
     """Return microseconds of a character: in a batch, or the mean of single ones."""
-    maps, held, turns = fed.before(step.writes), 10, 7
-    some = [maps[i : i + 1] for i in range(min(_TIMED, len(maps)))]
-    if batch > 1:
-        some, held, turns = [maps[np.arange(batch) % len(maps)]], 2, 3  # many digits last long enough
+    maps = fed.before(step.writes)
+    one = [maps[i : i + 1] for i in range(min(_TIMED, len(maps)))]
+    some = one if batch == 1 else [maps[np.arange(batch) % len(maps)]]
+    held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
     runs = (StepRun(shelf, step, own) for own in some)
     return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
 
