@@ -19,6 +19,7 @@ from tests.cuda_maps import uncleared
 from tests.cuda_support import SHARED, thinned
 from tests.emulator import Emulator
 from tests.test_cubins import fault
+from tests.test_cuda_winograd import correlate
 
 TOLERANCES = {"fp16": 1e-3, "fp32": 1e-6}
 #: B, C, K, H, W, k, p, padding
@@ -39,10 +40,8 @@ TILINGS = (SMALL, Tiling(2, 64, 4, (4, 2)), Tiling(1, 128, 2, (4, 2)), Tiling(4,
 def reference(x, w, pool, padding):
     """Convolve, then average, in float64."""
     pad = (padding, padding)
-    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pad, pad))
-    k = w.shape[2]
-    windows = np.lib.stride_tricks.sliding_window_view(full, (k, k), axis=(2, 3))
-    y = np.einsum("bchwij,kcij->bkhw", windows, w.astype(np.float64), optimize=True)
+    full = np.pad(x, ((0, 0), (0, 0), pad, pad)).transpose(0, 2, 3, 1)
+    y = correlate(full, w).transpose(0, 3, 1, 2)
     rows, columns = y.shape[2] // pool, y.shape[3] // pool
     y = y[:, :, : rows * pool, : columns * pool]
     return y.reshape(*y.shape[:2], rows, pool, columns, pool).mean((3, 5))
