@@ -49,11 +49,10 @@ def accuracy(result: Result) -> Result:
 
 def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    frame = pd.DataFrame(result["rows"])
-    wide = frame.pivot_table("test", ["recipe", "rule"], "digits", sort=False).reset_index()
+    wide = pd.DataFrame(result["rows"]).pivot_table("test", ["recipe", "rule"], "digits", sort=False)
     columns: dict[Any, str] = {"recipe": "recipe", "rule": "read by"}
-    columns |= {n: f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
-    return of_rows(result, wide.to_dict("records"), columns)
+    columns |= {n: f"{spaced(n)}|.2%" for n in wide}
+    return of_rows(result, wide.reset_index().to_dict("records"), columns)
 
 
 def models(result: Result) -> Result:
@@ -65,8 +64,7 @@ def models(result: Result) -> Result:
     columns |= {key: f"{head}|.2%" for key, head in shares.items()}
     devices = {part: about["device"] for row in result["rows"] for part, about in row["measured"].items()}
     where = ", ".join(f"{part} on {device}" for part, device in devices.items())
-    command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
-    return of_rows(result, result["rows"], columns, command=command, machine=where)
+    return of_rows(result, result["rows"], columns, machine=where)
 
 
 def models_robustness(result: Result) -> Result:
@@ -105,11 +103,9 @@ def hands_short(result: Result) -> Result:
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     rows = [row | {"card_ratio": min(row["torch"], row["compile"]) / row["card"]} for row in result["rows"]]
-    columns = dict(result["columns"])
-    last = columns.pop("difference")
-    columns |= {"ratio": "default, times as fast as the better|.2f",
-                "card_ratio": "card, times as fast as the better|.2f", "difference": last,
-                "date": "measured", "commit": "commit"}  # fmt: skip
+    columns = {**result["columns"], "ratio": "default, times as fast as the better|.2f",
+               "card_ratio": "card, times as fast as the better|.2f"}  # fmt: skip
+    columns |= {"difference": columns.pop("difference"), "date": "measured", "commit": "commit"}
     return of_rows(result, rows, columns)
 
 

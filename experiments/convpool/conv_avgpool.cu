@@ -1,6 +1,5 @@
-// Convolution and average pooling as one operation: a direct sum as an implicit matrix product on
-// tensor cores. The mean of p x p neighbouring results of a convolution is the convolution, at stride
-// p, of the means of p x p neighbouring inputs: a quarter of the products at p = 2.
+// Convolution and average pooling as one operation: a direct sum (see fused.py) as an implicit matrix
+// product on tensor cores, a quarter of the products of the convolution at p = 2.
 //
 // Rows of the product are outputs, in patches of 8 x 8; columns are planes; the inner dimension runs
 // over chunks of channels, then the taps of the filter. For a chunk the inputs that a patch needs
