@@ -17,17 +17,7 @@ from torch.nn import functional
 from neocog.learning.trainable import silence_of
 from neocog.network.decision import planes_of_labels
 from neocog.network.model import Model, SWeights, s_constants
-from neocog.network.spec import (
-    INPUT_SIZE,
-    LABELS,
-    ContrastSpec,
-    CSpec,
-    Psi,
-    SSpec,
-    banded,
-    contrast_kernel,
-    pooled,
-)
+from neocog.network.spec import LABELS, ContrastSpec, CSpec, SSpec, banded, contrast_kernel, pooled
 from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
@@ -44,7 +34,7 @@ class Contrast(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.silence = spec.silence
         enlarge = enlarging_matrix()
-        down, across = _factors(contrast_kernel(spec), INPUT_SIZE, spec.padding, 1)
+        down, across = _factors(contrast_kernel(spec), len(enlarge), spec.padding, 1)
         self.rank = len(down)
         # ink is 255 times too dark until here, so that the enlarged digit is exact in TF32 as well
         self.register_buffer("down", _float(np.concatenate([d @ enlarge for d in down])))
@@ -101,7 +91,7 @@ class SLayer(nn.Module):  # type: ignore[misc]
 class CLayer(nn.Module):  # type: ignore[misc]
     """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W')."""
 
-    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi, form: str) -> None:
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: str, form: str) -> None:
         super().__init__()
         self.form, self.psi, self.padding, self.stride = form, psi, spec.padding, spec.stride
         a = pooled(blur.astype(np.float64))
@@ -205,21 +195,19 @@ class Graph:
                 function()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.no_grad(), torch.cuda.graph(self._graph):
+        graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(graph):
             self.result = function()
-
-    def replay(self) -> None:
-        self._graph.replay()
+        self.replay: Callable[[], None] = graph.replay
 
     def elapsed(self, repeats: int) -> float:
         """Return milliseconds of one replay, over ``repeats`` in a row."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._graph.replay()
+        self.replay()
         torch.cuda._sleep(20_000 * repeats)  # cycles in which launches queue up behind
         start.record()
         for _ in range(repeats):
-            self._graph.replay()
+            self.replay()
         end.record()
         end.synchronize()
         ms: float = start.elapsed_time(end) / repeats
@@ -229,7 +217,7 @@ class Graph:
         return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
 
 
-class TorchSide:
+class TorchSide(Graph):
     """A network as a captured pass; a Side of ``compare.py``."""
 
     def __init__(self, network: Network, batch: int, *, compiled: bool = False) -> None:
@@ -238,18 +226,14 @@ class TorchSide:
             torch._dynamo.config.recompile_limit = 1000  # beyond 8 shapes it would silently run eager code
             self._run = torch.compile(network, dynamic=False)  # kept: the graph launches its kernels
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
-        self._graph = Graph(lambda: self._run(self._digits))
-        self.elapsed = self._graph.elapsed
-
-    def median(self) -> float:
-        return self._graph.median(5, 3)
+        super().__init__(lambda: self._run(self._digits))
 
     def load(self, digits: NDArray[np.uint8]) -> None:
         self._digits.copy_(torch.from_numpy(digits))
 
     def scores(self) -> NDArray[np.float32]:
-        self._graph.replay()
-        found: NDArray[np.float32] = self._graph.result[:, :LABELS].cpu().numpy()
+        self.replay()
+        found: NDArray[np.float32] = self.result[:, :LABELS].cpu().numpy()
         return found
 
 
@@ -269,7 +253,7 @@ def quickest(
         return found
 
     def ms(channels_last: bool, forms: dict[str, str]) -> float:
-        found = side(channels_last, forms).median()
+        found = side(channels_last, forms).median(5, 3)
         torch.cuda.empty_cache()
         return found
 
@@ -283,4 +267,4 @@ def quickest(
         ways.append((least, channels_last, forms))
     ways.sort(key=lambda way: way[0])
     sides = [side(*way[1:], compiled=compiled) for way in ways[: 1 + compiled]]
-    return min(sides, key=TorchSide.median)
+    return min(sides, key=lambda side: side.median(5, 3))

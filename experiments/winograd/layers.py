@@ -72,11 +72,9 @@ class Data:
 
     def __init__(self, layer: Layer, batch: int) -> None:
         self.layer, self.batch = layer, batch
-        rng, width = np.random.default_rng(layer.size), layer.size + KERNEL - 1
-        self.x = np.zeros((batch, width, width, layer.channels), np.float32)
-        inside = (batch, layer.size, layer.size, layer.channels)
-        middle = slice(KERNEL // 2, KERNEL // 2 + layer.size)
-        self.x[:, middle, middle] = rng.random(inside, dtype=np.float32)
+        rng, border = np.random.default_rng(layer.size), (KERNEL // 2, KERNEL // 2)
+        x = rng.random((batch, layer.size, layer.size, layer.channels), dtype=np.float32)
+        self.x = np.pad(x, ((0, 0), border, border, (0, 0)))
         w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL), np.float32)
         self.w = w / np.float32(np.sqrt(layer.channels) * KERNEL)
         self.checked = sorted({0, batch // 2, batch - 1})
