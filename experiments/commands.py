@@ -68,11 +68,12 @@ def paper(name: str, about: str) -> Callable[..., None]:
         if output is not None:
             check_output(output, "-o", make=True)
         experiment, where = run.of(name), devices.choose_device(device)
-        words = [f"neocog bench {name} --device {where}", *["--data DATA"] * (data is not None)]
         last = ",".join(size if size[0].isdigit() else Path(size).name for size in _names(sizes))
-        words += [f"--sections {sections}"] * bool(sections) + [f"--sizes {last}"] * bool(sizes)
-        words += [f"--seconds {seconds:g}"] * (seconds != 600) + ["--quick"] * quick
-        request = Request(where, quick, seconds, data, " ".join(words), _names(sizes), _names(sections))
+        given = {"data": data and "DATA", "sections": sections, "sizes": last,
+                 "seconds": "" if seconds == 600 else f"{seconds:g}"}  # fmt: skip
+        words = [f"--{key} {value}" for key, value in given.items() if value] + ["--quick"] * quick
+        command = " ".join([f"neocog bench {name} --device {where}", *words])
+        request = Request(where, quick, seconds, data, command, _names(sizes), _names(sections))
         earlier: Result = run.load(output) if output is not None and output.exists() else {}
         if earlier and earlier["experiment"] != name:
             raise InputError(f"{output}: a result of {earlier['experiment']}; choose another -o")
@@ -86,7 +87,7 @@ def paper(name: str, about: str) -> Callable[..., None]:
 
         result = {"experiment": name, **experiment.measure(request, save)}
         save(result)
-        print(to_json(result) if as_json else text(experiment.tables(result)))
+        print(to_json(result) if as_json else text(run.of(name, "tables").tables(result)))
         wrong = experiment.faults(result)
         for line in wrong:
             run.progress(f"WRONG {line}")
@@ -136,7 +137,7 @@ def bench_report(
         name, page = result["experiment"], output / result["experiment"] / "README.md"
         figures = page.with_name("figures")
         figures.mkdir(parents=True, exist_ok=True)
-        for key, plot in run.of(name).plots(result).items():
+        for key, plot in run.of(name, "tables").plots(result).items():
             plot.draw(figures / f"{name}-{key}.svg")
         page.write_text(page_of(result), encoding="utf-8")
         print(page)
@@ -144,7 +145,7 @@ def bench_report(
 
 def page_of(result: Result) -> str:
     """Return an experiment's page, its tables made anew."""
-    tables = run.of(result["experiment"]).tables(result)
+    tables = run.of(result["experiment"], "tables").tables(result)
     page = (FOLDER / result["experiment"] / "README.md").read_text(encoding="utf-8")
     return fill(page, lambda key: markdown(tables[key]) if key in tables else "Not measured.")
 

@@ -12,8 +12,11 @@ A missing value is shown as a dash; several ``"runs": [{"command": ..., "of": "t
 import json
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from experiments.commands import page_of
 from experiments.harness.pages import fill, markdown, shown
@@ -31,13 +34,6 @@ def of_rows(result: Result, rows: Any, columns: dict[str, str], **about: Any) ->
     return result | about | {"rows": rows, "columns": columns}
 
 
-def formatted(result: Result) -> dict[str, str]:
-    """Return a result's columns, each with its format."""
-    formats = result.get("formats", {})
-    return {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
-            for key, head in result["columns"].items()}  # fmt: skip
-
-
 def spaced(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
@@ -46,19 +42,17 @@ def accuracy(result: Result) -> Result:
     """What each recipe reaches with all the digits it is meant for."""
     rows = [row | {"bytes_fp16": f"{row['bytes_fp16'] / 1e6:.1f} MB"} for row in result["rows"]
             if row["digits"] == {"fukushima": 3000}.get(row["recipe"], 55_000)]  # fmt: skip
-    columns = formatted(result) | {"bytes_fp16": "weights"}
+    columns = result["columns"] | {"bytes_fp16": "weights"}
     del columns["validation"]
-    return of_rows(result, sorted(rows, key=lambda row: row["test"]), columns)
+    return of_rows(result, sorted(rows, key=itemgetter("test")), columns)
 
 
 def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    rows: dict[tuple[str, str], Result] = {}
-    for row in result["rows"]:
-        own = {key: row[key] for key in ("recipe", "rule")}
-        rows.setdefault((row["recipe"], row["rule"]), own)[str(row["digits"])] = row["test"]
-    sizes = {str(n): f"{spaced(n)}|.2%" for n in (400, 3000, 10_000, 55_000)}
-    return of_rows(result, rows.values(), {"recipe": "recipe", "rule": "read by", **sizes})
+    wide = pd.DataFrame(result["rows"]).pivot_table("test", ["recipe", "rule"], "digits", sort=False)
+    columns: dict[Any, str] = {"recipe": "recipe", "rule": "read by"}
+    columns |= {n: f"{spaced(n)}|.2%" for n in wide}
+    return of_rows(result, wide.reset_index().to_dict("records"), columns)
 
 
 def models(result: Result) -> Result:
@@ -70,8 +64,7 @@ def models(result: Result) -> Result:
     columns |= {key: f"{head}|.2%" for key, head in shares.items()}
     devices = {part: about["device"] for row in result["rows"] for part, about in row["measured"].items()}
     where = ", ".join(f"{part} on {device}" for part, device in devices.items())
-    command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
-    return of_rows(result, result["rows"], columns, command=command, machine=where)
+    return of_rows(result, result["rows"], columns, machine=where)
 
 
 def models_robustness(result: Result) -> Result:
@@ -110,11 +103,9 @@ def hands_short(result: Result) -> Result:
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     rows = [row | {"card_ratio": min(row["torch"], row["compile"]) / row["card"]} for row in result["rows"]]
-    columns = formatted(result)
-    last = columns.pop("difference")
-    columns |= {"ratio": "default, times as fast as the better|.2f",
-                "card_ratio": "card, times as fast as the better|.2f", "difference": last,
-                "date": "measured", "commit": "commit"}  # fmt: skip
+    columns = {**result["columns"], "ratio": "default, times as fast as the better|.2f",
+               "card_ratio": "card, times as fast as the better|.2f"}  # fmt: skip
+    columns |= {"difference": columns.pop("difference"), "date": "measured", "commit": "commit"}
     return of_rows(result, rows, columns)
 
 
@@ -122,7 +113,7 @@ def gpu_short(result: Result) -> Result:
     heads = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
              "card": "plan card|.2f", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
     rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
-    return of_rows(result, rows, formatted(result | {"columns": heads}))
+    return of_rows(result, rows, heads)
 
 
 def gpu_decisions(result: Result) -> Result:
@@ -132,7 +123,7 @@ def gpu_decisions(result: Result) -> Result:
                "score_difference": "largest difference of a score|.1e"}  # fmt: skip
     command = f"python -m experiments.gpu.measure {' '.join(own['options'])}"
     about = {"runs": [{"command": command}], "date": own.get("date", result["date"])}
-    return of_rows(result, own["rows"], formatted(result | {"columns": columns}), **about)
+    return of_rows(result, own["rows"], columns, **about)
 
 
 def readme_accuracy(result: Result) -> Result:
@@ -153,20 +144,21 @@ def readme_accuracy(result: Result) -> Result:
 def readme_speed(result: Result) -> Result:
     """The default model's time on a CPU and on a GPU, and that of the fastest other software."""
     gpu = json.loads((FOLDER / "gpu/results/gpu.json").read_text())
-    rows = [
-        {"where": result["machine"], "batch": row["batch"], "ours": f"{row['neocog']:.2f} ms",
-         "other": f"onnxruntime {row['onnxruntime']:.2f} ms", "times": row["ratio"]}
-        for row in result["rows"]
-        if row["model"].startswith("neocog@") and row["batch"] in (1, 32)
-        and row["threads"] == max(other["threads"] for other in result["rows"])
-    ]  # fmt: skip
-    for row in gpu["rows"]:
-        own = row["model"].startswith("neocog@") and row["precision"] == "fp16"
-        if own and row["batch"] in (8, 4096):
-            best, name = min((row["compile"], "torch.compile"), (row["torch"], "PyTorch"))
-            rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
-                         "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
-                         "times": row["ratio"]})  # fmt: skip
+
+    def row(where: str, own: Result, unit: str, *others: tuple[str, str]) -> Result:
+        best, name = min((own[key], name) for key, name in others)
+        return {"where": where, "batch": own["batch"], "ours": f"{own['neocog']:.2f} {unit}",
+                "other": f"{name} {best:.2f} {unit}", "times": own["ratio"]}  # fmt: skip
+
+    def ours(result: Result, key: str, value: Any, *batches: int) -> list[Result]:
+        return [own for own in result["rows"] if own["model"].startswith("neocog@")
+                and own[key] == value and own["batch"] in batches]  # fmt: skip
+
+    cpu, most = ("onnxruntime", "onnxruntime"), max(own["threads"] for own in result["rows"])
+    rows = [row(result["machine"], own, "ms", cpu) for own in ours(result, "threads", most, 1, 32)]
+    peers = ("compile", "torch.compile"), ("torch", "PyTorch")
+    rows += [row(f"{gpu['machine']}, fp16", own, "us", *peers)
+             for own in ours(gpu, "precision", "fp16", 8, 4096)]  # fmt: skip
     columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
                "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
     runs = [{"command": "python -m experiments.network.speed"},
@@ -196,7 +188,10 @@ def table(name: str) -> str:
     runs = [f"`{run['command']}`" + (f" ({run['of']})" if "of" in run else "")
             for run in result.get("runs", [result])]  # fmt: skip
     about = ", ".join(runs) + (f" ({where})" if where else "")
-    return f"{markdown(shown(result['rows'], formatted(result)))}\n\n{about}"
+    formats = result.get("formats", {})
+    columns = {key: head if "|" in head else f"{head}|{formats.get(key, '')}"
+               for key, head in result["columns"].items()}  # fmt: skip
+    return f"{markdown(shown(result['rows'], columns))}\n\n{about}"
 
 
 def render(page: Path) -> str:

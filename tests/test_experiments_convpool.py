@@ -1,6 +1,7 @@
 """Convolution with average pooling in one kernel, in the emulator and on a GPU; its experiment's report."""
 
 import json
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -9,15 +10,18 @@ import pytest
 from experiments.convpool import experiment as convpool
 from experiments.convpool.fused import DTYPES, ConvAvgPool, Shape, Tiling, candidates, conv_avgpool, kernel
 from experiments.convpool.systems import CHECK, SYSTEMS, Case, operations, standard_cases
+from experiments.convpool.tables import tables
 from experiments.harness.pages import text
 from experiments.harness.run import Request
+from neocog.cuda.launcher import gpu
 from neocog.errors import DeviceError, InputError, UsageError
 from tests.cuda_maps import uncleared
 from tests.cuda_support import SHARED, thinned
 from tests.emulator import Emulator
 from tests.test_cubins import fault
+from tests.test_cuda_winograd import correlate
 
-TOLERANCES = {"fp16": 1e-3, "fp32": 3e-6}
+TOLERANCES = {"fp16": 1e-3, "fp32": 1e-6}
 #: B, C, K, H, W, k, p, padding
 SIZES = {
     "the paper's": (1, 16, 32, 16, 16, 3, 2, 1),
@@ -26,6 +30,7 @@ SIZES = {
     "one tap": (2, 8, 5, 7, 9, 1, 4, 0),
     "many taps": (1, 8, 8, 15, 14, 11, 2, 2),
     "large pooling": (1, 16, 33, 21, 22, 5, 4, 3),
+    "many channels": (1, 256, 32, 8, 8, 3, 2, 1),  # float32 is summed short
 }
 QUICK = ("odd, two pictures", "odd channels and planes", "large pooling")
 SMALL = Tiling(1, 32, 2, (2, 1))
@@ -35,10 +40,8 @@ TILINGS = (SMALL, Tiling(2, 64, 4, (4, 2)), Tiling(1, 128, 2, (4, 2)), Tiling(4,
 def reference(x, w, pool, padding):
     """Convolve, then average, in float64."""
     pad = (padding, padding)
-    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pad, pad))
-    k = w.shape[2]
-    windows = np.lib.stride_tricks.sliding_window_view(full, (k, k), axis=(2, 3))
-    y = np.einsum("bchwij,kcij->bkhw", windows, w.astype(np.float64))
+    full = np.pad(x, ((0, 0), (0, 0), pad, pad)).transpose(0, 2, 3, 1)
+    y = correlate(full, w).transpose(0, 3, 1, 2)
     rows, columns = y.shape[2] // pool, y.shape[3] // pool
     y = y[:, :, : rows * pool, : columns * pool]
     return y.reshape(*y.shape[:2], rows, pool, columns, pool).mean((3, 5))
@@ -65,14 +68,13 @@ def error(sizes, precision, machine, tiling, seed=0):
 
 @pytest.mark.parametrize(
     ("name", "precision"),
-    thinned([*product(SIZES, ["fp16"]), ("odd, two pictures", "fp32")], lambda name, _: name in QUICK),
+    thinned(
+        [*product(SIZES, ["fp16"]), *product(("odd, two pictures", "many channels"), ["fp32"])],
+        lambda name, precision: name in QUICK or precision == "fp32",
+    ),
 )
 def test_sizes_and_precisions(emulator, name, precision):
     assert error(SIZES[name], precision, emulator, SMALL) < TOLERANCES[precision]
-
-
-def test_float32_is_summed_short(emulator):
-    assert error((1, 256, 32, 8, 8, 3, 2, 1), "fp32", emulator, SMALL) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_every_system_computes_the_same(ways, precision):
 def test_a_wrong_system_is_told_and_not_timed_and_what_time_does_not_allow_is_named(ways, monkeypatch):
     late = convpool.measure(Request("cuda", seconds=-1.0), str, cases=[Case(1, 32, "fp16")])
     assert late["not_run"] == ["fp16 batch 1 channels 32"]
-    assert "a fake" in text(convpool.tables(late))
+    assert "a fake" in text(tables(late))
     zeros = ways.torch.zeros(1, 32, 3, 3)
     monkeypatch.setattr(ways.Operands, "_ours", lambda self, tiling: lambda: zeros)
     result = convpool.measure(Request("cuda"), str, cases=[Case(1, 32, "fp16", size=6)])
@@ -238,40 +240,19 @@ def test_without_a_gpu_one_line_says_so(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("precision", "name"), [*(("fp16", n) for n in SIZES), ("fp32", "one tap")])
-def test_on_the_device(precision, name):
-    import cupy
-
-    sizes = SIZES[name]
+@pytest.mark.parametrize("sizes", [*SIZES.values(), *((n, 136, 264, 33, 35, 3, 2, 1) for n in (1, 9))])
+@pytest.mark.parametrize("precision", TOLERANCES)
+def test_every_contender_on_the_device(precision, sizes):
+    cupy, machine, (pool, padding) = pytest.importorskip("cupy"), gpu(0), sizes[-2:]
     x, w = operands(sizes, precision)
-    pool, padding = sizes[-2:]
     want = reference(x, w, pool, padding)
     x, w = cupy.asarray(x), cupy.asarray(w)
-    got = cupy.asnumpy(conv_avgpool(x, w, pool, padding=padding, precision=precision))
-    assert np.abs(got - want).max() < TOLERANCES[precision] * np.abs(want).max()
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", TOLERANCES)
-def test_every_contender_on_the_device_beside_pytorch(precision):
-    import cupy
-
-    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    from neocog.cuda.launcher import gpu
-
-    machine, function, wrong = gpu(0), torch.nn.functional, []
-    for batch in (1, 9):
-        x, w = operands((batch, 136, 264, 33, 35, 3, 2, 1), precision)
-        x64, w64 = (torch.from_numpy(np.asarray(n, np.float64)).cuda() for n in (x, w))
-        want = function.avg_pool2d(function.conv2d(x64, w64, padding=1), 2).cpu().numpy()
-        x, w = cupy.asarray(x), cupy.asarray(w)
-        more = {"padding": 1, "precision": precision, "machine": machine}
-        first = ConvAvgPool(w, 2, **more)
-        found = first.shape(first.stored(x).shape)
-        for tiling in candidates(found, machine.arch, machine.processors)[:12]:
-            layer = ConvAvgPool(w, 2, tiling=tiling, **more)
-            for _ in range(3):  # a race need not show at once
-                off = np.abs(cupy.asnumpy(layer(x)) - want).max() / np.abs(want).max()
-                if not off < TOLERANCES[precision]:
-                    wrong.append(f"{tiling.words()}: {off:.1e}")
-    assert not wrong
+    how = {"padding": padding, "precision": precision}
+    first = ConvAvgPool(w, pool, machine=machine, **how)
+    found = first.shape(first.stored(x).shape)
+    layers = {t: ConvAvgPool(w, pool, tiling=t, machine=machine, **how)
+              for t in candidates(found, machine.arch, machine.processors)[:12]}  # fmt: skip
+    for tiling, layer in {None: partial(conv_avgpool, w=w, pool=pool, **how), **layers}.items():
+        for _ in range(3):  # a race need not show at once
+            off = np.abs(cupy.asnumpy(layer(x)) - want).max() / np.abs(want).max()
+            assert off < max(TOLERANCES[precision], 3e-6), tiling

@@ -13,40 +13,37 @@ from experiments.harness.run import FOLDER, NAMES, load, of, tried  # noqa: E402
 from neocog.errors import DeviceError, InputError  # noqa: E402
 from tests.support import run  # noqa: E402
 
-
-@pytest.fixture(scope="module")
-def stored():
-    """What was measured."""
-    return {name: load(FOLDER / name / "results" / f"{name}.json") for name in NAMES}
+RESULTS = {name: FOLDER / name / "results" / f"{name}.json" for name in NAMES}
 
 
-def test_pages_hold_the_tables_and_plots_of_the_stored_results(stored, tmp_path):
+def test_pages_hold_the_tables_and_plots_of_the_stored_results(tmp_path):
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    results = [FOLDER / name / "results" / f"{name}.json" for name in NAMES]
-    assert run("bench", "report", *results, "-o", tmp_path).exit_code == 0
-    for name in NAMES:
+    assert run("bench", "report", *RESULTS.values(), "-o", tmp_path).exit_code == 0
+    for name, path in RESULTS.items():
         page = (tmp_path / name / "README.md").read_text()
         assert page == (FOLDER / name / "README.md").read_text(), "run python -m experiments.tables"
-        assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name).tables(stored[name]))
+        assert set(re.findall(r"<!-- table (.*?) -->", page)) == set(of(name, "tables").tables(load(path)))
         assert not re.search(r"\b(nan|None|inf|Not measured)\b", page)
         assert "not in our copy" in " ".join(page.split())
         for link in re.findall(r"!\[.*\]\((.*)\)", page):
             assert "<svg" in (tmp_path / name / link).read_text()
 
 
-def test_numbers_of_the_pages_are_those_of_the_results(stored):
+def test_numbers_of_the_pages_are_those_of_the_results():
+    stored = {name: load(path) for name, path in RESULTS.items()}
+    shown = {name: text(of(name, "tables").tables(result)) for name, result in stored.items()}
     rows = [r for r in stored["slayer"]["sections"]["ladder"]["rows"] if r["planes"] == "26/78/70"]
     t1, t5 = (sum(r["us"]["1"] for r in rows if r["system"] == name) for name in ("T1", "T5"))
-    assert f" {t5:.1f} | {t1 / t5:.2f} |" in text(of("slayer").tables(stored["slayer"]))
+    assert f" {t5:.1f} | {t1 / t5:.2f} |" in shown["slayer"]
     (row,) = (r for r in stored["convpool"]["rows"]
               if (r["channels"], r["batch"], r["precision"]) == (512, 64, "fp32"))  # fmt: skip
     base = min(row["systems"][name]["us"] for name in ("naive", "winograd"))
     ours = base / row["systems"]["ours"]["us"]
-    assert f"| {ours:.2f} |" in text(of("convpool").tables(stored["convpool"]))
+    assert f"| {ours:.2f} |" in shown["convpool"]
     us = {r["indexing"]: r["us"] for r in stored["winograd"]["changing"]
           if (r["layer"], r["batch"]) == ("7x7 384->768", 1) and "the paper's" in r["way"]}  # fmt: skip
     saved = 100 * (1 - us["channel-wise"] / us["thread-wise"])
-    assert f" | {saved:.0f} % | " in text(of("winograd").tables(stored["winograd"]))
+    assert f" | {saved:.0f} % | " in shown["winograd"]
 
 
 def test_earlier_sections_stay():

@@ -1,6 +1,7 @@
 """The S-layers' experiments: the GPU paper's ladder of kernels beside the equations; silence; tables."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from experiments.harness.pages import text
 from experiments.harness.run import Request
 from experiments.network import ours
 from experiments.slayer import experiment as slayer_gpu
-from experiments.slayer.experiment import ON_CPU, ON_GPU, check_sections, faults, measure, plots, tables
-from experiments.slayer.inputs import SIZES, STAGES, Fed, find_digits, networks, sized
+from experiments.slayer.experiment import ON_GPU, faults, measure
+from experiments.slayer.inputs import SIZES, STAGES, Fed, networks, sized
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
+from experiments.slayer.tables import plots, tables
+from neocog.cuda.launcher import gpu
 from neocog.errors import UsageError
 from neocog.network.model import load_model
 from neocog.network.u0 import made_digits
@@ -23,9 +26,9 @@ from tests.support import tiny_model
 from tests.test_cubins import fault
 
 
-def check(on, preset, planes, layer, version, places=None, batch=1):
+def check(on, preset, planes, layer, version, places=0, batch=1):
     stage = f"US{layer + 1}"
-    ladder = Ladder(on, excitable_model(preset, planes), {(stage, version): places} if places else None)
+    ladder = Ladder(on, excitable_model(preset, planes), {(stage, version): places})
     assert error_of(on, ladder.step(stage, version), ladder.layouts, batch=batch) <= 1e-5
 
 
@@ -76,13 +79,10 @@ def test_what_does_not_fit_is_an_error():
 )
 def test_kernels_build_without_spills(arch, planes):
     ladder = Ladder(machine(arch), excitable_model("ikeda2011", planes))
-    for stage in ("US1", "US2", "US3", "US4"):
-        for version in VERSIONS:
-            step = ladder.step(stage, version)
-            scratch = dict.fromkeys(step.scratch(1))
-            for launch in step.launches(1, None, None, scratch):
-                assert fault(launch.kernel, arch) is None
-                assert launch.kernel.shared <= ladder.machine.shared
+    for stage, version in product(STAGES, VERSIONS):
+        for kernel in ladder.step(stage, version).kernels(1):
+            assert fault(kernel, arch) is None
+            assert kernel.shared <= ladder.machine.shared
 
 
 # --- the experiment ---
@@ -96,21 +96,11 @@ def test_a_network_of_another_size_is_made_of_its_own_planes():
     assert [s.reference.shape[1] for s in grown.s[1:3]] == [16, 40]
 
 
-def test_made_digits_stand_in_for_mnist(monkeypatch, tmp_path):
-    monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))
-    digits, what = find_digits(None, 3)
-    assert digits.shape == (3, 28, 28)
-    assert "made" in what
-
-
 def test_shares_of_silence():
     fed = Fed(tiny_model(), made_digits(2))
-    shares = fed.heard()
-    sizes = {stage: fed.maps[layer].size for stage, layer in STAGES.items()}
-    for stage, layer in STAGES.items():
-        assert shares[stage] == pytest.approx((fed.maps[layer] > 0).mean())
-    whole = sum(shares[stage] * n for stage, n in sizes.items()) / sum(sizes.values())
-    assert shares["all"] == pytest.approx(whole)
+    heard = {stage: fed.maps[layer].ravel() > 0 for stage, layer in STAGES.items()}
+    heard["all"] = np.concatenate([*heard.values()])
+    assert fed.heard() == pytest.approx({stage: own.mean() for stage, own in heard.items()})
 
 
 @pytest.fixture
@@ -133,6 +123,7 @@ def test_every_section_runs_and_is_shown(monkeypatch):
     result = measure(options, lambda found: kept.append(json.dumps(found)))
     assert (result["failures"], faults(result), list(result["sections"])) == ({}, [], [*sections])
     assert [row["batch"] for row in result["sections"]["character"]] == [1, 8]
+    assert result["digits"] == "32 made digits (MNIST is not here)"
     assert len(kept) == len(sections)
     back = json.loads(kept[-1])
     told = text(tables(back))
@@ -149,14 +140,12 @@ def test_every_section_runs_and_is_shown(monkeypatch):
 
 
 def test_sections_are_checked_before_anything_runs():
-    with pytest.raises(UsageError, match="no section 'lader'"):
-        check_sections(["lader"], True)
-    with pytest.raises(UsageError, match="needs a GPU"):
-        check_sections(["ladder"], False)
-    check_sections(ON_CPU, False)
-    for size in ("26/78", "a/b/c", "0/1/2"):
-        with pytest.raises(UsageError, match="expected K2/K3/K4"):
-            networks([size])
+    wrong = {"sections": {"lader": "no section 'lader'", "ladder": "needs a GPU"},
+             "sizes": dict.fromkeys(("26/78", "a/b/c", "0/1/2"), "expected K2/K3/K4")}  # fmt: skip
+    for option, cases in wrong.items():
+        for word, message in cases.items():
+            with pytest.raises(UsageError, match=message):
+                measure(Request(**{option: (word,)}), str)
 
 
 @pytest.mark.gpu
@@ -171,8 +160,6 @@ def test_everything_runs_on_a_gpu():
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_rung_on_a_gpu(size, stage, version):
-    from neocog.cuda.launcher import gpu
-
     fed = Fed(networks([size])[size], made_digits(2, seed=7))
     choices = Ladder(gpu(0), fed.model).step(stage, version).choices()
     for places in {choices[0], choices[len(choices) // 2], choices[-1]}:

@@ -8,10 +8,9 @@ import pytest
 
 from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
-from experiments.winograd import gpu as winograd_gpu
-from experiments.winograd.conv2d import conv2d_winograd
-from experiments.winograd.filters import Dense, filter_split, usual
+from experiments.winograd.conv2d import Dense, conv2d_winograd, filter_split, usual
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way, count_rows
+from experiments.winograd.tables import plots, tables
 from neocog.cuda import launcher
 from neocog.cuda.winograd import Shape, Split
 from neocog.errors import InputError, UsageError
@@ -32,21 +31,19 @@ def gpu(monkeypatch):
     for name in ("pad", "tensordot", "concatenate"):
         setattr(module, name, getattr(np, name))
     module.RawKernel = lambda *source: lambda *launch: None
+    monkeypatch.setattr("experiments.harness.record.asked", lambda *words: "1.2")
     monkeypatch.setattr(winograd, "build_all", lambda gpu, kernels: None)
-    monkeypatch.setattr(winograd_gpu, "ROUNDS", 1)
-    monkeypatch.setattr(winograd_gpu, "MOST_COPIES", 2)
-    monkeypatch.setattr(winograd_gpu, "_PASSES", 2)
-    monkeypatch.setattr(winograd_gpu, "_TURN", 0.0)
-    return launcher.Gpu()
+    for name, value in (("MOST_COPIES", 2), ("_PASSES", 2), ("_TURN", 0.0)):
+        monkeypatch.setattr(winograd, name, value)
 
 
 @pytest.mark.slow
-@emulated
-def test_a_dry_run_of_everything(gpu):
+@pytest.mark.usefixtures("emulator", "gpu")
+def test_a_dry_run_of_everything():
     saved = []
-    result = winograd.run_on_gpu(
-        Request("cuda"), gpu, lambda found: saved.append(json.dumps(found)), peers=False, layers=(SMALL,),
-        batches=(2,), ways=(WAYS[0], WAYS[1]),
+    result = winograd.measure(
+        Request("cuda", quick=True), lambda found: saved.append(json.dumps(found)), peers=False,
+        layers=(SMALL,), batches=(2,), ways=WAYS[:2],
     )  # fmt: skip
     assert not winograd.faults(result)
     assert json.loads(saved[-1]).items() <= json.loads(json.dumps(result)).items()
@@ -56,26 +53,21 @@ def test_a_dry_run_of_everything(gpu):
     assert PAPER_WAY.name in ways
     assert len(result["changing"]) == 3 * len(ways)  # inputs thread-wise too
     peers = [{"layer": SMALL.name, "batch": 2, "way": way, "us": 1.0} for way in ("cuDNN", "FFT")]
-    result |= {"counts": [], "layers": [*result["layers"], *peers]}
-    assert {"ways", "changing"} <= winograd.tables(result).keys()
-    assert set(winograd.plots(result)) == {"layers", "saved"}
+    result |= {"layers": [*result["layers"], *peers]}
+    assert {"ways", "changing"} <= tables(result).keys()
+    assert set(plots(result)) == {"layers", "saved"}
 
 
-@emulated
-def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
+@pytest.mark.usefixtures("emulator", "gpu")
+def test_a_wrong_result_is_not_timed(monkeypatch):
     data = Data(SMALL, 2)
     assert data.error(correlate(data.x, data.w)) < 1e-12
     assert data.error(np.full((2, 5, 5, 8), np.nan)) == np.inf
-    monkeypatch.setattr(winograd_gpu, "TOLERANCE", 1e-9)
-    (row,) = winograd_gpu.Ours(gpu, data, rounds=1).rows([WAYS[0]], WAYS[0])
+    monkeypatch.setattr(winograd, "TOLERANCE", 1e-9)
+    row = winograd.Ours(launcher.Gpu(), data, rounds=1).fixed(WAYS[0], WAYS[0])
     assert "us" not in row
     assert "wrong by" in row["failed"]
     assert winograd.faults({"layers": [row]})
-
-
-def test_parts_that_share_inputs_have_no_thread_wise_order():
-    with pytest.raises(UsageError, match="share inputs"):
-        Dense(Shape(7, 13, 8, 8), Split(7, (3, 3, 1)), 3, thread_wise=True)
 
 
 @emulated
@@ -94,6 +86,8 @@ def test_filters_transformed_on_the_device(indexing, operand):
 def test_inputs_transformed_thread_wise(sizes, m):
     plan, x, w = made(Split(7, sizes), m, size=5, channels=10, batch=2, thread_wise=True, kind=Dense)
     assert relative(launched(plan, x, w), correlate(x, w)) < 2e-5
+    with pytest.raises(UsageError, match="share inputs"):
+        Dense(plan.shape, plan.split, sizes[0], thread_wise=True)
 
 
 # -- for everybody ---------------------------------------------------------------------------------
@@ -133,6 +127,7 @@ def test_a_chosen_plan_runs_on_every_architecture(arch):
         for one in (launch.kernel for launch in (split, *launches)):
             assert one.arch <= arch
             assert one.shared <= 1024 * SHARED[arch], (kernel, size, channels, plan.split, plan.m)
+    assert (plan.operand == "fp32") == (arch < 80)
 
 
 def test_operations_of_a_layer_are_counted():
@@ -144,4 +139,3 @@ def test_operations_of_a_layer_are_counted():
     assert row["way"] == "4+3 split: 4+3, tiles 2x2"
     assert row["gflop"] == pytest.approx(2e-9 * 16 * 81 * 384 * 768)
     assert row["direct_gflop"] == pytest.approx(2e-9 * 49**2 * 384 * 768)
-    assert usual(LAYERS[-1].shape, 2, arch=75).operand == "fp32"

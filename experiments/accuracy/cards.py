@@ -1,12 +1,9 @@
 """Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
 
-    python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda] [--reports DIR] [--jobs N]
-
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is going to
 be shipped (fp16) and written anew; its id, and what its card holds of learning and thresholds, stay.
 """
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -15,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-from experiments.harness.record import arguments, spread, write_results
+from experiments.harness.record import arguments, earlier, spread, write_results
 from experiments.learning.ship import LEARNED_FROM, write_sums
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
@@ -101,8 +98,7 @@ def _row_of(path: Path, **how: Any) -> dict[str, Any]:
 
 def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with those of other models that a result file holds already."""
-    kept = json.loads(path.read_text())["rows"] if path.is_file() else []
-    together = {row["name"]: row for row in (*kept, *rows)}
+    together = {row["name"]: row for row in (*earlier(path).get("rows", []), *rows)}
     return [together[name] for name in sorted(together)]
 
 

@@ -1,12 +1,9 @@
 """How models read digits by hands of many countries.
 
-    python -m experiments.accuracy.hands DATA neocog neocog-small fukushima -o RESULT
-
 ``--validation`` reads only what may decide something: digits kept apart of the sets that are learned from.
 No digit is the answer at odds of 300 to 1 only, and then a wrong one. Tables go by --what; other rows stay.
 """
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.record import data_and_output, spread, write_results
+from experiments.harness.record import arguments, earlier, spread, write_results
 from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
@@ -66,8 +63,8 @@ def measure(name: str, *, sets: dict[str, Digits], gpu: bool) -> list[dict[str, 
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, validation=False, gpu=False, limit=(int, "only so many of each set: for a trial"),
+    parser = arguments(
+        __doc__, "data", validation=False, gpu=False, limit=(int, "only so many of each set: for a trial"),
         jobs=(1, "models at a time, on a CPU"),
     )  # fmt: skip
     parser.add_argument("models", nargs="+")
@@ -82,8 +79,7 @@ def main() -> None:
             print(f"{row['model']:30} {row['set']:24} {row['digits']:6} right {row['right']:.2%}  "
                   f"refused {row['refused']:.2%}  {row['confused']}", flush=True)  # fmt: skip
     measured = {row["model"] for row in rows}
-    earlier = json.loads(args.output.read_text())["rows"] if args.output.is_file() else []
-    rows = [row for row in earlier if row["model"] not in measured] + rows
+    rows = [row for row in earlier(args.output).get("rows", []) if row["model"] not in measured] + rows
     write_results(args.output, rows, columns=COLUMNS, gpu=args.gpu)
 
 

@@ -1,55 +1,24 @@
-// Convolution and average pooling as one operation: a direct sum as an implicit matrix product on
-// tensor cores. The mean of p x p neighbouring results of a convolution is the convolution, at stride
-// p, of the means of p x p neighbouring inputs: a quarter of the products at p = 2.
+// Convolution and average pooling as one operation: a direct sum (see fused.py) as an implicit matrix
+// product on tensor cores, a quarter of the products of the convolution at p = 2.
 //
 // Rows of the product are outputs, in patches of 8 x 8; columns are planes; the inner dimension runs
 // over chunks of channels, then the taps of the filter. For a chunk the inputs that a patch needs
 // come to shared memory once, are summed there, and serve all taps: a tap is an address. All warps sum
 // the boxes of a chunk, then multiply; inputs and weights of what follows are on their way meanwhile.
 //
-// MODE 3 gives float32 results from TF32 operands: each the sum of two, three products, short sums.
+// MAP 0 gives float32 results from TF32 operands: each the sum of two, three products, short sums.
 // Commit 7628e6b2 has warps of different work (wgmma), blocks that share sums, and sums of pairs of halves.
 #include "platform.cuh"
 
-// Units: 16 bytes of neighbouring channels, as MAP says, added up in float32.
-#define VALUES (MAP == 0 ? 4 : 8)
-
-// The values of a unit, or their sum with what is there.
-DEVICE void add_unit(float (&sum)[VALUES], const uint4& unit, bool first = false) {
-    const u32 words[4] = {unit.x, unit.y, unit.z, unit.w};
-    float v[VALUES];
-    UNROLL for (int i = 0; i < 4; i++) {
-#if MAP == 0
-        v[i] = __uint_as_float(words[i]);
-#else
-        const float2 two = floats_of_half2(words[i]);
-        v[2 * i] = two.x, v[2 * i + 1] = two.y;
-#endif
-    }
-    UNROLL for (int i = 0; i < VALUES; i++) sum[i] = first ? v[i] : sum[i] + v[i];
-}
-
-// The sums, each times `share`, as MAP says.
-DEVICE uint4 unit_of(const float (&sum)[VALUES], float share) {
-    u32 words[4];
-    UNROLL for (int i = 0; i < 4; i++) {
-#if MAP == 0
-        words[i] = __float_as_uint(sum[i] * share);
-#else
-        words[i] = half2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
-#endif
-    }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-// MODE 0 half, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE of the product, and side of a
+// MAP 1 half, 0 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE of the product, and side of a
 // box, the pooling; PATCHES of 8 x 8 outputs a block; PLANES of a block; UNITS of 16 bytes of a place's
 // channels a chunk; STAGES of weights; WARPS_M x WARPS_N warps.
-#define BOX STRIDE
-#define PARTS (MODE == 3 ? 2 : 1)
+#define THREADS (WARPS_M * WARPS_N * 32)
+#define VALUES (MAP == 0 ? 4 : 8)  // of a unit
+#define PARTS (MAP == 0 ? 2 : 1)
 #define TAPS (KSIZE * KSIZE)
 #define SIDE (7 * STRIDE + KSIZE)  // rows and columns of sums that a patch needs
-#define RAW_SIDE (SIDE + BOX - 1)
+#define RAW_SIDE (SIDE + STRIDE - 1)
 // Sums lie by unit, then patch, row, phase (column modulo STRIDE), column: the eight cells of a row
 // of a patch see, with any tap, 128 bytes in a row.
 #define PHASES (STRIDE < KSIZE ? STRIDE : KSIZE)
@@ -65,11 +34,11 @@ DEVICE uint4 unit_of(const float (&sum)[VALUES], float share) {
 // the last segment of rows may read beyond the last patch
 #define RAW_BYTES (((PLACES + SEGMENT * RAW_SIDE) * UNITS * 16 + 127) / 128 * 128)
 #define STAGE_BYTES (PARTS * UNITS * PLANES * 16)
-#define SEGMENT (BOX < 4 ? 3 : 2)  // rows of sums that a thread makes at once
+#define SEGMENT (STRIDE < 4 ? 3 : 2)  // rows of sums that a thread makes at once
 #define SEGMENTS ((SIDE + SEGMENT - 1) / SEGMENT)
 #define STEPS (UNITS / 2)  // products of 32 bytes' depth
 // tensor cores cut sums off: of float32 at most 36 products in a row are summed there
-#define FLUSH (MODE == 3)
+#define FLUSH (MAP == 0)
 #define FLUSH_TAPS (STEPS > 11 ? 1 : 12 / STEPS)
 #define TILES (PLANES / 8)
 
@@ -100,8 +69,8 @@ DEVICE Patch patch_of(const Sizes& s, int number) {
 #define NOWHERE 0xffffffffu
 
 // Where the inputs of a tile's patches lie, (patch, row, column), in units; NOWHERE outside.
-DEVICE void list_places(u32* table, const Sizes& s, int tile, int thread, int threads) {
-    NO_UNROLL for (int i = thread; i < PLACES; i += threads) {
+DEVICE void list_places(u32* table, const Sizes& s, int tile) {
+    NO_UNROLL for (int i = threadIdx.x; i < PLACES; i += THREADS) {
         const Patch patch = patch_of(s, tile * PATCHES + i / (RAW_SIDE * RAW_SIDE));
         const int row = patch.y * STRIDE - s.padding + i / RAW_SIDE % RAW_SIDE;
         const int column = patch.x * STRIDE - s.padding + i % RAW_SIDE;
@@ -112,17 +81,16 @@ DEVICE void list_places(u32* table, const Sizes& s, int tile, int thread, int th
 
 // The inputs listed, one chunk of channels, on their way to shared memory: (place, unit). What lies
 // outside the picture is 0.
-DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, int chunk, int thread,
-                     int threads) {
-    const int unit = thread % UNITS;  // threads is a multiple of UNITS
+DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, int chunk) {
+    const int unit = threadIdx.x % UNITS;  // THREADS is a multiple of UNITS
     const bool there = chunk * UNITS + unit < s.units;
     const u8* const from = (const u8*)x + (there ? chunk * UNITS + unit : 0) * 16;
-    NO_UNROLL for (int first = thread; first < PLACES * UNITS; first += 4 * threads) {
+    NO_UNROLL for (int first = threadIdx.x; first < PLACES * UNITS; first += 4 * THREADS) {
         u32 at[4];
         UNROLL for (int j = 0; j < 4; j++)
-            at[j] = table[min((first + j * threads) / UNITS, PLACES - 1)];
+            at[j] = table[min((first + j * THREADS) / UNITS, PLACES - 1)];
         UNROLL for (int j = 0; j < 4; j++) {
-            const int i = first + j * threads;
+            const int i = first + j * THREADS;
             const bool given = there && at[j] != NOWHERE;
             if (i < PLACES * UNITS)
                 copy_async_16_or_0(to + i * 16, from + (given ? (u64)at[j] * 16 : 0), given);
@@ -130,23 +98,41 @@ DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, i
     }
 }
 
+// Add the values of a unit, in float32, to what is there or to 0.
+DEVICE void add_unit(float (&sum)[VALUES], const uint4& unit, bool first) {
+    const u32 words[4] = {unit.x, unit.y, unit.z, unit.w};
+    UNROLL for (int i = 0; i < 4; i++) {
+#if MAP == 0
+        const float v = __uint_as_float(words[i]);
+        sum[i] = first ? v : sum[i] + v;
+#else
+        const float2 v = floats_of_half2(words[i]);
+        sum[2 * i] = first ? v.x : sum[2 * i] + v.x, sum[2 * i + 1] = first ? v.y : sum[2 * i + 1] + v.y;
+#endif
+    }
+}
+
 // Write a unit of sums, divided by the box's places, as operands.
 DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
-    uint4 unit = unit_of(sum, 1.0f / (BOX * BOX));
-#if MODE == 3
-    const float v[4] = {__uint_as_float(unit.x), __uint_as_float(unit.y), __uint_as_float(unit.z),
-                        __uint_as_float(unit.w)};
-    unit = make_uint4(tf32_of(v[0]), tf32_of(v[1]), tf32_of(v[2]), tf32_of(v[3]));
-    *(uint4*)(to + UNITS * UNIT_BYTES) = make_uint4(
-        tf32_of(v[0] - __uint_as_float(unit.x)), tf32_of(v[1] - __uint_as_float(unit.y)),
-        tf32_of(v[2] - __uint_as_float(unit.z)), tf32_of(v[3] - __uint_as_float(unit.w)));
+    const float share = 1.0f / (STRIDE * STRIDE);
+    u32 words[PARTS][4];
+    UNROLL for (int i = 0; i < 4; i++) {
+#if MAP == 0
+        const float v = sum[i] * share;
+        words[0][i] = tf32_of(v);
+        words[1][i] = tf32_of(v - __uint_as_float(words[0][i]));
+#else
+        words[0][i] = half2_of(sum[2 * i] * share, sum[2 * i + 1] * share);
 #endif
-    *(uint4*)to = unit;
+    }
+    UNROLL for (int part = 0; part < PARTS; part++)
+        *(uint4*)(to + part * UNITS * UNIT_BYTES) =
+            make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
 }
 
 // Means of the boxes of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
-DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
-    NO_UNROLL for (int i = thread; i < PATCHES * SEGMENTS * SIDE * UNITS; i += threads) {
+DEVICE void sum_boxes(u8* to, const u8* raw) {
+    NO_UNROLL for (int i = threadIdx.x; i < PATCHES * SEGMENTS * SIDE * UNITS; i += THREADS) {
         const int unit = i % UNITS, column = i / UNITS % SIDE;
         const int first = i / (UNITS * SIDE) % SEGMENTS * SEGMENT, m = i / (UNITS * SIDE * SEGMENTS);
         if (PHASES < STRIDE && column % STRIDE >= PHASES) continue;
@@ -155,12 +141,12 @@ DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
         u8* at = to + unit * UNIT_BYTES + m * PATCH_BYTES + first * ROW_BYTES +
                  (column % STRIDE * PHASE_WIDTH + column / STRIDE) * 16;
         float sum[SEGMENT][VALUES];
-        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+        UNROLL for (int r = 0; r < SEGMENT + STRIDE - 1; r++) {
             float line[VALUES];
-            UNROLL for (int b = 0; b < BOX; b++)
+            UNROLL for (int b = 0; b < STRIDE; b++)
                 add_unit(line, from[(r * RAW_SIDE + b) * UNITS], b == 0);
             UNROLL for (int s = 0; s < SEGMENT; s++)
-                if (s <= r && r < s + BOX)
+                if (s <= r && r < s + STRIDE)
                     UNROLL for (int v = 0; v < VALUES; v++)
                         sum[s][v] = r == s ? line[v] : sum[s][v] + line[v];
         }
@@ -175,22 +161,6 @@ DEVICE int tap_bytes(int tap) {
     return ky * ROW_BYTES + (kx % STRIDE * PHASE_WIDTH + kx / STRIDE) * 16;
 }
 
-// Eight neighbouring planes of one output.
-DEVICE void store_planes(map_t* to, const float (&v)[8], int left, bool whole) {
-    if (whole && left >= 8) {
-#if MAP == 0
-        ((float4*)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
-        ((float4*)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
-#else
-        *(uint4*)to = make_uint4(half2_of(v[0], v[1]), half2_of(v[2], v[3]), half2_of(v[4], v[5]),
-                                 half2_of(v[6], v[7]));
-#endif
-        return;
-    }
-    UNROLL for (int i = 0; i < 8; i++)
-        if (i < left) to[i] = to_map(v[i]);
-}
-
 // Store `tiles` tiles of eight columns of one row of the product: output (y, x) of a patch. Columns
 // are dealt to tiles so that a lane has eight neighbouring planes of each four tiles.
 template <int tiles>
@@ -200,17 +170,28 @@ DEVICE void store_row(map_t* out, const Sizes& s, const Patch& patch, int row, i
     if (!patch.there || y >= s.out_height || x >= s.out_width) return;
     map_t* const at = out + (((u64)patch.image * s.out_height + y) * s.out_width + x) * s.planes;
     UNROLL for (int g = 0; g < tiles / 4; g++) {
-        const int first = plane + g * 32 + threadIdx.x % 4 * 8;
+        const int first = plane + g * 32 + threadIdx.x % 4 * 8, left = s.planes - first;
+        map_t* const to = at + first;
         float v[8];
         UNROLL for (int j = 0; j < 4; j++) {
             v[2 * j] = sum[4 * g + j][half * 2];
             v[2 * j + 1] = sum[4 * g + j][half * 2 + 1];
         }
-        store_planes(at + first, v, s.planes - first, s.planes % 8 == 0);
+        if (s.planes % 8 > 0 || left < 8) {
+            UNROLL for (int i = 0; i < 8; i++)
+                if (i < left) to[i] = to_map(v[i]);
+            continue;
+        }
+#if MAP == 0
+        ((float4*)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
+        ((float4*)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+#else
+        *(uint4*)to = make_uint4(half2_of(v[0], v[1]), half2_of(v[2], v[3]), half2_of(v[4], v[5]),
+                                 half2_of(v[6], v[7]));
+#endif
     }
 }
 
-#define THREADS (WARPS_M * WARPS_N * 32)
 #define MT (PATCHES * 4 / WARPS_M)  // tiles of 16 cells of a warp
 #define NT (TILES / WARPS_N)
 
@@ -237,9 +218,9 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                 copy_async_16(stages + i % STAGES * STAGE_BYTES + j * 16,
                               from + (u64)i * STAGE_BYTES + j * 16);
     };
-    list_places(table, s, tile, threadIdx.x, THREADS);
+    list_places(table, s, tile);
     __syncthreads();
-    load_raw(raw, table, x, s, 0, threadIdx.x, THREADS);
+    load_raw(raw, table, x, s, 0);
     for (int i = 0; i < STAGES - 1; i++) {
         load_stage(i);
         copy_async_commit();
@@ -259,14 +240,14 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
     NO_UNROLL for (int chunk = 0, i = 0; chunk < s.chunks; chunk++) {
         copy_async_wait<0>();
         __syncthreads();
-        sum_boxes(sums, raw, threadIdx.x, THREADS);
+        sum_boxes(sums, raw);
         __syncthreads();
         NO_UNROLL for (int tap = 0; tap < TAPS; tap++, i++) {
             if (tap > 0) {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
             } else if (chunk + 1 < s.chunks) {
-                load_raw(raw, table, x, s, chunk + 1, threadIdx.x, THREADS);
+                load_raw(raw, table, x, s, chunk + 1);
             }
             load_stage(i + STAGES - 1);
             copy_async_commit();
@@ -286,7 +267,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                         UNROLL for (int n = 0; n < NT; n++) {
                             const u32 b0 = b[part_b][n / 2][n % 2 * 2];
                             const u32 b1 = b[part_b][n / 2][n % 2 * 2 + 1];
-#if MODE == 0
+#if MAP == 1
                             mma_half(sum[m][n], a[part_a][m], b0, b1);
 #else
                             mma_tf32(sum[m][n], a[part_a][m], b0, b1);

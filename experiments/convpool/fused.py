@@ -4,7 +4,6 @@ The mean of p x p neighbouring results of a convolution is the convolution, at s
 neighbouring inputs (the *direct sum* of the paper): p^2 times fewer products, and no map in between.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,12 +19,7 @@ from neocog.network.arrays import array_module
 Precision = Literal["fp32", "fp16"]
 #: Type of the arrays by precision.
 DTYPES: dict[Precision, str] = {"fp32": "float32", "fp16": "float16"}
-_MODES: dict[Precision, int] = {"fp16": 0, "fp32": 3}  # MODE in the kernel
-#: MAP in the kernels, by operand type.
-MAPS: dict[Precision, int] = {"fp16": 1, "fp32": 0}
-_STATIC = 128  # bytes of shared memory beside the dynamic
 _STAGES = 3  # buffers of the weights of a tap
-_OTHERS = 50  # registers of a thread beside sums and operands
 
 
 def tf32(x: Array) -> Array:
@@ -97,8 +91,8 @@ class Tiling:
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
     """Return the kernel, specialised; sizes beside filter and pooling come with the launch."""
     defines = {
-        "MODE": _MODES[shape.precision], "MAP": MAPS[shape.precision], "KSIZE": shape.kernel,
-        "STRIDE": shape.pool, **named(tiling, "patches planes units"), "STAGES": _STAGES,
+        "MAP": int(shape.precision == "fp16"), "KSIZE": shape.kernel, "STRIDE": shape.pool,
+        **named(tiling, "patches planes units"), "STAGES": _STAGES,
         "WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1],
     }  # fmt: skip
     return Kernel(
@@ -112,8 +106,20 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     """Return the tilings that fit a device: those that fill it first, then large blocks; else UsageError."""
     if arch < 80:
         raise UsageError(f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above")
-    most = shared_limit(arch) - _STATIC
-    found = [tiling for tiling in _all(shape) if shape.shared(tiling) <= most]
+    most = shared_limit(arch) - 128  # beside the dynamic memory
+    columns = [n for n in (32, 64, 128) if n < 2 * up(shape.planes, 32)]
+    warps = ((2, 1), (4, 1), (4, 2), (2, 4), (4, 4))
+    found: list[Tiling] = []
+    for patches, planes, units, (m, n) in product((1, 2, 4), columns, (2, 4), warps):
+        tiling, rows, tiles = Tiling(patches, planes, units, (m, n)), patches * 4 // m, planes // 8 // n
+        if patches > 2 * shape.patches or shape.values * (units - 2) >= shape.channels:
+            continue
+        if not rows or not tiles or patches * 4 % m or tiles % 4 or shape.shared(tiling) > most:
+            continue
+        held = rows * tiles * 4 * shape.parts  # registers of sums
+        operands = (4 * rows + 2 * tiles) * shape.parts
+        if held >= 16 and held + operands + 50 <= min(255, 2048 // m // n):  # 50 for all else
+            found.append(tiling)
     if not found:
         what = f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit"
         raise UsageError(f"{what} the {most} bytes of shared memory of a block; use a smaller filter")
@@ -123,22 +129,6 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
         return idle, -tiling.patches * tiling.planes, tiling.units, tiling.threads
 
     return sorted(found, key=rank)
-
-
-def _all(shape: Shape) -> Iterator[Tiling]:
-    """Yield tilings whose sums and operands fit the registers."""
-    columns = [n for n in (32, 64, 128) if n < 2 * up(shape.planes, 32)]
-    warps = ((2, 1), (4, 1), (4, 2), (2, 4), (4, 4))
-    for patches, planes, units, (m, n) in product((1, 2, 4), columns, (2, 4), warps):
-        if patches > 2 * shape.patches or shape.values * (units - 2) >= shape.channels:
-            continue
-        rows, tiles = patches * 4 // m, planes // 8 // n
-        if not rows or not tiles or patches * 4 % m or tiles % 4:
-            continue
-        held = rows * tiles * 4 * shape.parts  # registers of sums
-        operands = (4 * rows + 2 * tiles) * shape.parts
-        if held >= 16 and held + operands + _OTHERS <= min(255, 2048 // m // n):
-            yield Tiling(patches, planes, units, (m, n))
 
 
 def conv_avgpool(x: Array, w: Array, pool: int, *, padding: int = 0, precision: Precision = "fp32") -> Array:

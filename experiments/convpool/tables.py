@@ -74,11 +74,9 @@ def plots(result: Row) -> dict[str, Plot]:
         return {}
     us = _us(result)
     most, half = _gains(us).xs(MAIN, level="channels"), us.loc["fp16"].xs(MANY, level="batch")
-    batches, sizes = (list(own.index.get_level_values(-1).unique()) for own in (most, half))
-    ratios = {f"{p}: {label}": list(enumerate(most.loc[p, name]))
-              for name, label in _DRAWN.items() for p in PAPER}  # fmt: skip
-    times = {SYSTEMS[name][0]: list(enumerate(half["naive"] / half[name]))
+    ratios = {f"{p}: {label}": most.loc[p, name] for name, label in _DRAWN.items() for p in PAPER}
+    times = {SYSTEMS[name][0]: half["naive"] / half[name]
              for name in ("fused", "fused_gemm", "direct", "direct_gemm", "ours")}  # fmt: skip
     y = "times as fast as cuDNN's naive form"
-    return {"ratios": Plot(f"{MAIN} channels", "batch", y, ratios, batches),
-            "times": Plot(f"fp16, batch {MANY}", "channels", y, times, sizes)}  # fmt: skip
+    return {"ratios": Plot(f"{MAIN} channels", "batch", y, pd.DataFrame(ratios)),
+            "times": Plot(f"fp16, batch {MANY}", "channels", y, pd.DataFrame(times))}  # fmt: skip

@@ -1,4 +1,4 @@
-"""A convolution and average pooling in the ways that PyTorch has, and with kernels of ours.
+"""A convolution and average pooling in the ways of PyTorch, and by our kernels, checked and timed.
 
 From x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n'), on PyTorch's stream: one CUDA graph holds all.
 """
@@ -13,19 +13,24 @@ import torch
 from torch.nn import functional
 
 from experiments.convpool.fused import ConvAvgPool, Tiling
-from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
-from experiments.harness.run import build_all
-from experiments.network.peers import TYPES, Graph, set_precision
+from experiments.convpool.systems import KERNEL, PADDING, POOL, SYSTEMS, Case, operations
+from experiments.harness.run import Result, build_all, tried
+from experiments.network.torch_network import TYPES, Graph, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
-from neocog.errors import DeviceError
+from neocog.errors import DeviceError, NeocogError
 
 Tensor = Any
 Run = Callable[[], Tensor]
 
+#: Largest error, of the largest value, that a system may make against float64 on its operands.
+TOLERANCES = {"fp32": 5e-5, "fp16": 5e-3}
+#: Where torch.compile runs too, which costs seconds: batch, channels.
+_COMPILED = {(64, 512), (1, 512)}
+_CHECKED = 8  # pictures that float64 computes
+_WRONG = "wrong by"
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
-_GRAPH_MS, _MOST_REPEATS = 0.4, 40  # what one graph of repeats lasts, about
 _SAMPLES = 7
 _FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
 
@@ -75,7 +80,7 @@ class Device:
     def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
         """Return the time of one run among many: the median over replays of a CUDA graph."""
         once = Graph(run).elapsed(1)
-        repeats = int(np.clip(_GRAPH_MS / max(once, 1e-3), 1, _MOST_REPEATS))
+        repeats = int(np.clip(0.4 / max(once, 1e-3), 1, 40))  # of a graph of about 0.4 ms
         graph = Graph(lambda: [run() for _ in range(repeats)][-1])
         return 1e3 * graph.median(samples, 2) / repeats
 
@@ -118,11 +123,16 @@ STOCK: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
 }  # fmt: skip
 
 
+def measured(device: Device, case: Case) -> Result:
+    return Operands(device, case).row()
+
+
 class Operands:
-    """Inputs and filters of a case on a device, and the systems that multiply them."""
+    """Inputs and filters of a case on a device, the systems that multiply them, their errors and times."""
 
     def __init__(self, device: Device, case: Case) -> None:
         self.device, self.case, self.dtype = device, case, TYPES[case.precision]
+        self.fits = case.bytes < device.cache
         set_precision(case.precision)
         random = torch.Generator(device=device.name).manual_seed(0)
         n, c = case.size, case.channels
@@ -136,11 +146,59 @@ class Operands:
             dy, dx = divmod(i, POOL)
             whole[:, :, dy : dy + KERNEL, dx : dx + KERNEL] += self.w.float() / POOL**2
         self.fused = whole.to(self.dtype)
-
-    def expected(self, pictures: list[int]) -> Tensor:
-        """Return the results of some pictures in float64, of the operands as they are."""
+        self.pictures = sorted({int(i * (case.batch - 1) / (_CHECKED - 1)) for i in range(_CHECKED)})
         with torch.backends.cudnn.flags(benchmark=False):  # trials of float64 take seconds
-            return naive(self.x[pictures].double(), self.w.double())
+            self._want = naive(self.x[self.pictures].double(), self.w.double())
+
+    def row(self) -> Result:
+        """Check and time every system: a row of the result."""
+        case, found = self.case, dict[str, Result]()
+        left_out = {"winograd"}  # cuDNN's by name: commit bb50304a
+        if (case.batch, case.channels) not in _COMPILED:
+            left_out.add("compiled")
+        for name, (_, counted) in SYSTEMS.items():
+            if name in left_out:
+                continue
+            found[name] = one = self.best(self.ways(name))
+            if "us" in one:
+                work = case.batch * operations(counted, ci=case.channels, co=case.channels, n=case.size)
+                one["tflops"] = 1e-6 * work / one["us"]
+        self.device.free()
+        base = found["naive"].get("us")
+        ratios = {name: base / one["us"] for name, one in found.items() if base and "us" in one}
+        return {"batch": case.batch, "channels": case.channels, "precision": case.precision,
+                "flushed": self.fits, "systems": found, "ratio": ratios}  # fmt: skip
+
+    def best(self, ways: Mapping[str, Callable[[], Run]]) -> Result:
+        """Check a system's ways; return the figures of the quickest, or why all fail."""
+        found = [tried(partial(self._trial, how, make), self.device.wait) for how, make in ways.items()]
+        if right := [one for one in found if "failed" not in one]:
+            quickest = min(right, key=lambda one: float(one["us"]))
+            found = [tried(partial(self._timed, **quickest), self.device.wait), *found]
+            if "failed" not in found[0]:
+                return found[0]
+        why = "; ".join(one["failed"] for one in found if "failed" in one)
+        return {"why": why, "wrong": _WRONG in why}
+
+    def _trial(self, how: str, make: Callable[[], Run]) -> Result:
+        run = make()
+        error, us = self._error(run), self.device.microseconds(run, samples=3)
+        return {"how": how, "run": run, "error": error, "us": us}
+
+    def _timed(self, how: str, run: Run, error: float, us: float) -> Result:
+        us = warm = self.device.microseconds(run)
+        if self.fits:  # a difference of two times: noise may bring it below a warm run's
+            us = max(us, self.device.flushed_microseconds(run))
+        # what races shows after many runs rather than at the first
+        return {"how": how, "error": max(error, self._error(run)), "us": us, "warm_us": warm}
+
+    def _error(self, run: Run) -> float:
+        """Return the largest error of a way, of the largest value; it raises if too large."""
+        gap = (self.device.result(run)[self.pictures].double() - self._want).abs().max()
+        found = float(gap) / float(self._want.abs().max())
+        if not found <= TOLERANCES[self.case.precision]:  # nor may it be NaN
+            raise NeocogError(f"{_WRONG} {found:.1e}")
+        return found
 
     def ways(self, system: str) -> Mapping[str, Callable[[], Run]]:
         """Return what makes each way of a system, by how it runs: memory format, algorithm, tiling."""

@@ -1,1 +1,0 @@
-"""Documents that people bring: dates, amounts, tables, forms; as PDF and HEIC."""

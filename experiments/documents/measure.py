@@ -1,7 +1,5 @@
 """Measures how made documents are read, digits and the cells they stand in: see README.md.
 
-    python -m experiments.documents.measure -o RESULT [--frozen FOLDER] [--develop]
-
 Lines that were read are brought beside those that were written where that costs the fewest edits.
 ``--develop``: other documents, with validation digits, to look at.
 """
@@ -57,9 +55,7 @@ def main() -> None:
         if args.develop:
             print(written, read, sep="\n")
     rows = totals(found, "kind", KINDS, ["cer"], "digits")
-    if args.output:
-        model, finder = reader.model.id, reader.finder.model.id
-        write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)
+    write_results(args.output, rows, columns=COLUMNS, read_by=reader)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: floa
         "year": {"pattern": "####", "required": True},
     }  # fmt: skip
     names = list(texts(rng, valid))
-    fields, frames = list[dict[str, Any]](), list[tuple[str, int]]()
+    fields, frames = dict[str, dict[str, Any]](), dict[str, tuple[str, int]]()
     order, step = list(rng.permutation(names)), rng.uniform(21, 27) * MM
     order = sorted(order, key=lambda n: names.index(n) if str(n).startswith("row") else -1)
     shared, high = str(rng.choice(KINDS)), rng.uniform(7.5, 11) * MM
@@ -88,15 +88,13 @@ def layout(rng: Rng, valid: list[str], *, worded: Rng | None = None, moved: floa
         for c in range(1, cells if kind == "comb" else 1):
             at = box[0] + (box[2] - box[0]) * c / cells
             pen.line((at, box[1] + (0.5 * high if shared == "comb" else 0), at, box[3]), ink, stroke)
-        frames.append((kind, cells))
+        frames[name] = kind, cells
         share = [box[0] / WIDE, box[1] / HIGH, (box[2] - box[0]) / WIDE, high / HIGH]
-        fields.append({"name": name, "box": [round(v, 5) for v in share], **more.get(name, {})})
+        fields[name] = {"name": name, "box": [round(v, 5) for v in share], **more.get(name, {})}
     y = 62 * MM + (len(order) + 1) // 2 * step + 4 * MM
     for k in range(int(rng.integers(2, 5))):
         pen.text((18 * MM, y + 1.4 * k * size), words(11), ink, font)
-    index = [names.index(str(n)) for n in order]  # as they are listed in form.json: rows one after another
-    place = np.argsort(index)
-    return Drawn(np.asarray(image), [fields[k] for k in place], [frames[k] for k in place])
+    return Drawn(np.asarray(image), [fields[name] for name in names], [frames[name] for name in names])
 
 
 def written(hand: Hand, high: float, text: str) -> tuple[np.ndarray, float]:

@@ -1,7 +1,5 @@
 """Measures how drawn forms become a table, and which sheets are refused: see README.md.
 
-    python -m experiments.forms.measure DATA -o RESULT [--count N] [--others M] [--spoiled L] [--seed S] [...]
-
 Of ten sheets two have a replaced digit, two a number beyond its box, one a crossed digit. M sheets are of no
 layout of the form: other frames, other words, lower rows moved by 4 to 12 mm, a third each. With ``--ways 1``
 sheets are read with the usual settings alone. Choices were made with seeds 7, 1 and 31. DATA holds mnist,
@@ -11,9 +9,7 @@ lines/free and hands/free.
 import json
 from argparse import Namespace
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -24,8 +20,8 @@ import numpy as np
 from PIL import Image
 
 from experiments.forms.drawn import Drawn, fill, layout, photo, scanned, texts
-from experiments.harness.record import arguments, totals, write_results
-from neocog.learning.drawing.hands import Hands, load_hands
+from experiments.harness.record import arguments, spread, totals, write_results
+from neocog.learning.drawing.hands import load_hands
 from neocog.reading.forms import Form, load_form
 from neocog.reading.reader import Reader
 from neocog.reading.records import REJECTED, SheetReading
@@ -80,22 +76,29 @@ def count(sheet: SheetReading, said: dict[str, str], bad: set[str], how: str) ->
     return found
 
 
+def _valid(seed: int) -> list[str]:
+    """Return the texts that may stand in a field."""
+    return [f"{v:06d}" for v in np.random.default_rng(seed).choice(10**6, 200, replace=False)]
+
+
+def _layout(seed: int, which: int, **more: Any) -> Drawn:
+    return layout(np.random.default_rng([seed, 10**6 + which]), _valid(seed), **more)
+
+
 def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     """Draw and read sheet ``k``: counts by how it is read."""
     cv2.setNumThreads(1)
     seed, stranger = args.seed, 0 <= k - args.count < args.others
     spoiled = k >= args.count + args.others
-    rng = np.random.default_rng(seed)
-    valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
     own = np.random.default_rng([seed, k])
-    number, said = int(own.integers(LAYOUTS)), texts(own, valid)
+    number, said = int(own.integers(LAYOUTS)), texts(own, _valid(seed))
     how = {4: "replaced", 8: "replaced", 2: "beyond", 7: "beyond", 6: "crossed"}.get(k % 10, "")
     how = "" if stranger else "replaced" if spoiled else how
     more: dict[str, Any] = {}
     if stranger:
         more = ({}, {"worded": own}, {"moved": own.uniform(4, 12)})[k % 3]
     which = number + LAYOUTS * (not more and stranger)
-    one = layout(np.random.default_rng([seed, 10**6 + which]), valid, **more)
+    one = _layout(seed, which, **more)
     free = [f["name"] for f, (kind, _) in zip(one.fields, one.frames, strict=True) if kind != "comb"]
     free = [name for name in free if len(said[name]) > 2]
     bad = {str(own.choice(free))} if how in ("beyond", "crossed") else set[str]()
@@ -112,7 +115,7 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     total = dict[str, Counter[str]]()
     for way in HOW[: 1 if stranger or spoiled else args.ways]:
         start = perf_counter()
-        (found,) = read_sheets(_reader(way), _form(place / way.partition(", ")[2]), file)
+        (found,) = read_sheets(_reader(way), _form(place / way.partition(", ")[2] / "form.json"), file)
         total[way] = row = Counter(ms=round(1e3 * (perf_counter() - start)))
         if stranger:
             unsure = all(REJECTED in cell.text or not cell.text for cell in found.fields.values())
@@ -126,14 +129,7 @@ def _sheet(k: int, args: Namespace, place: Path) -> dict[str, Counter[str]]:
     return total
 
 
-@cache
-def _hands(data: Path) -> Hands:
-    return load_hands(data, held=True)
-
-
-@cache
-def _form(folder: Path) -> Form:
-    return load_form(folder / "form.json")
+_hands, _form = cache(partial(load_hands, held=True)), cache(load_form)
 
 
 @cache
@@ -145,23 +141,19 @@ def _reader(way: str) -> Reader:
 def main() -> None:
     usual = {"count": 60, "seed": 3, "others": 40, "spoiled": 0, "ways": len(HOW), "jobs": 2, "kept": Path}
     args = arguments(__doc__, "data", output=Path, **usual).parse_args()
-    rng = np.random.default_rng(args.seed)
-    valid = [f"{v:06d}" for v in rng.choice(10**6, 200, replace=False)]
-    drawn = [layout(np.random.default_rng([args.seed, 10**6 + k]), valid) for k in range(LAYOUTS)]
-    with TemporaryDirectory() as name, ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+    drawn = [_layout(args.seed, k) for k in range(LAYOUTS)]
+    with TemporaryDirectory() as name:
         place = Path(name)
         form_of(drawn, place, ruled=True)
         form_of(drawn, place / "no rules", ruled=False)
         sheets = range(args.count + args.others + args.spoiled)
-        every = list(pool.map(partial(_sheet, args=args, place=place), sheets))
+        every = list(spread(partial(_sheet, args=args, place=place), sheets, args.jobs))
     rows = list[dict[str, Any]]()
     for how in HOW:
         zero = dict.fromkeys(COLUMNS, 0)
         own = [zero | one[how] | {"how": how, "wrongs": one[how]["wrong"]} for one in every if how in one]
         rows += totals(own, "how", [how], ["right", "wrong", "doubt"], "cells")[:1]
-    if args.output:
-        model, finder = _reader(HOW[0]).model.id, _reader(HOW[0]).finder.model.id
-        write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)
+    write_results(args.output, rows, columns=COLUMNS, read_by=_reader(HOW[0]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,5 @@
 """Interprets a launch plan: launches each stage and holds it against its NumPy twin in float64.
 
-    python -m experiments.gpu.interpret [--model neocog-small] [--plan card] [--precision fp16] [--batch 2]
-    python -m experiments.gpu.interpret --model neocog-lines --width 200 --stop-after US2 [--cuda]
-
 Without ``--cuda`` kernels run in the emulator. A stage's twin is what the equations make of the maps that the
 device gave the stage, or stages that it joins; an error is a share of the strongest response (of C-cells,
 whose root is infinitely steep at 0: of the square).
@@ -16,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.record import arguments
-from experiments.network.ours import stored
+from experiments.network.ours import inside, stored
 from neocog.cuda.kernel import Launch, Layout, Machine
 from neocog.cuda.lines import LinePass
 from neocog.cuda.plan import Pass
@@ -31,18 +28,12 @@ Maps = NDArray[Any]
 
 
 class Stage(NamedTuple):
-    """Launches, what they ought to make and what they made; both are asked when they are over."""
+    """Launches, what they ought to make, and what they made, which is asked when they are over."""
 
     name: str
     launches: tuple[Launch, ...]
-    twin: Callable[[], Maps]
+    want: Maps
     found: Callable[[], Maps]
-
-
-def inside(array: Maps, layout: Layout) -> Maps:
-    """Return the cells of a layer without border and spare channels, (B, H, W, K), a view."""
-    b, size = layout.border, layout.size
-    return array[:, b : b + size, b : b + size, : layout.planes]
 
 
 def poisoned(layout: Layout, batch: int) -> Maps:
@@ -84,12 +75,10 @@ def digit_stages(work: Pass, model: Model, given: Maps) -> Iterator[Stage]:
     arrays[first][...] = xp.asarray(stored(given, layouts[first]) if first in layouts else given)
     for name, step, launches in work.stages:
         reads, writes, target = step.reads, step.writes, arrays[step.writes]
-        ends = (partial(_held, layouts, arrays, layer) for layer in (reads, writes))
-        shape = (poisoned(layouts[writes], len(target)) if writes in layouts
-                 else np.full(target.shape, np.nan, np.float32))  # fmt: skip
-        target[...] = xp.asarray(shape)
-        source, found = ends
-        yield Stage(name, launches, lambda r=reads, w=writes, s=source: twin(model, r, w, s()), found)
+        blank = np.full(target.shape, np.nan, np.float32)
+        target[...] = xp.asarray(poisoned(layouts[writes], len(target)) if writes in layouts else blank)
+        want = twin(model, reads, writes, _held(layouts, arrays, reads))
+        yield Stage(name, launches, want, partial(_held, layouts, arrays, writes))
 
 
 def _held(layouts: Any, arrays: Any, layer: str) -> Maps:
@@ -107,16 +96,15 @@ def line_stages(work: LinePass, strip: Maps) -> Iterator[Stage]:
     def layer(at: str) -> Maps:
         return u0[None] if at == "U0" else work.maps()["Z" if at == "head" else at].astype(np.float64)
 
-    def expected(before: str, name: str) -> Maps:
+    for (name, launches), before in zip(work.stages(work.now.sizes).items(), names, strict=False):
         u = layer(before)
         if name == "UC4":
-            return np.stack([u.max(axis=1), u.mean(axis=1)])
-        if name == "head":
-            return reference.head_of(u, model)
-        return twin(model.digits, before, name, u[None], dense=True)[0]
-
-    for (name, launches), before in zip(work.stages(work.now.sizes).items(), names, strict=False):
-        yield Stage(name, launches, partial(expected, before, name), partial(layer, name))
+            want = np.stack([u.max(axis=1), u.mean(axis=1)])
+        elif name == "head":
+            want = reference.head_of(u, model)
+        else:
+            want = twin(model.digits, before, name, u[None], dense=True)[0]
+        yield Stage(name, launches, want, partial(layer, name))
 
 
 def interpret(
@@ -126,7 +114,7 @@ def interpret(
     for stage in stages:
         for launch in stage.launches:
             machine.launch(launch)
-        want, got = stage.twin(), stage.found()
+        want, got = stage.want, stage.found()
         if stage.name in ("UC1", "UC2", "UC3"):
             want, got = want**2, got**2
         most = float(np.abs(want).max())
@@ -136,26 +124,18 @@ def interpret(
 
 
 def main() -> None:
+    from neocog.cuda.launcher import gpu
     from neocog.cuda.plan import Shelf, plan_of
-    from neocog.network.lines import load_lines
-    from neocog.network.model import load_model
-    from neocog.network.registry import find_model, kind_of
+    from neocog.network.lines import load_any
     from neocog.network.u0 import made_digits
+    from tests.emulator import Emulator
 
     args = arguments(
-        __doc__, model="neocog-small", plan="default", precision="fp32", batch=2, width=160, stop_after=str,
-        cuda=False,
+        __doc__, output=False, model="neocog-small", plan="default", precision="fp32", batch=2, width=160,
+        stop_after=str, cuda=False,
     ).parse_args()  # fmt: skip
-    if args.cuda:
-        from neocog.cuda.launcher import gpu
-
-        machine: Machine = gpu(0)
-    else:
-        from tests.emulator import Emulator
-
-        machine = Emulator()
-    path = find_model(args.model)
-    model = load_lines(path) if kind_of(path) == "lines" else load_model(path)
+    machine: Machine = gpu(0) if args.cuda else Emulator()
+    model = load_any(args.model)
     with machine.current():
         if isinstance(model, LineModel):
             strip = np.random.default_rng(0).random((48, args.width)).astype(np.float32)

@@ -1,7 +1,7 @@
 """Tables and plots of results, put into pages between ``<!-- table NAME -->`` and ``<!-- end -->``."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,14 @@ def measured(facts: Mapping[str, Any], **more: Any) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over numbers, or over places that ``ticks`` name; ``band``: a shaded share of y."""
+    """A line for each column of a frame, over its index: places side by side, or ``numbers`` to scale."""
 
     title: str
     x: str
     y: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-    ticks: Sequence[Any] = ()
-    band: tuple[str, float, float] | None = None
+    lines: pd.DataFrame
+    numbers: bool = False
+    band: tuple[str, float, float] | None = None  #: name and ends of a shaded share of y
     log2: bool = False
 
     def draw(self, file: Path) -> None:
@@ -87,14 +87,15 @@ class Plot:
         with matplotlib.rc_context({"svg.hashsalt": file.name, "svg.fonttype": "none"}):
             figure = Figure(figsize=(6.4, 4.0), layout="constrained")
             axes = figure.add_subplot(title=self.title, xlabel=self.x, ylabel=self.y)
-            for name, points in self.lines.items():
-                if points:
-                    axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+            places = range(len(self.lines))
+            for name, line in self.lines.items():
+                known = line.dropna() if self.numbers else line.set_axis(places)
+                axes.plot(known.index, known, marker="o", markersize=3, label=name)
             if self.band is not None:
                 name, low, high = self.band
                 axes.axhspan(low, high, alpha=0.2, label=name)
-            if self.ticks:
-                axes.set_xticks(range(len(self.ticks)), list(map(str, self.ticks)))
+            if not self.numbers:
+                axes.set_xticks(places, list(map(str, self.lines.index)))
             if self.log2:
                 axes.set_yscale("log", base=2)
                 axes.yaxis.set_major_formatter("{x:g}")

@@ -27,49 +27,61 @@ _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-p
              "onnxruntime", "torch")  # fmt: skip
 
 
-def arguments(about: str | None, *paths: str, **usual: Any) -> argparse.ArgumentParser:
+def arguments(about: str | None, *paths: str, output: Any = None, **usual: Any) -> argparse.ArgumentParser:
     """Return a parser of ``paths`` and of an option for each of ``usual``: its value if not given, or a type.
 
-    False is a switch, a list several, a pair value and help. ``output`` is -o, required if it is None.
+    A value False is a switch, a list several, a pair value and help. ``output`` is -o, a path that must be
+    given if it is None; there is no -o if it is False.
     """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(script(), description=about, formatter_class=raw)
     for path in paths:
         parser.add_argument(path, type=Path)
+    if output is not False:
+        default = output if isinstance(output, Path) else None
+        parser.add_argument("-o", "--output", type=Path, default=default, required=output is None)
     for name, value in usual.items():
         value, words = value if isinstance(value, tuple) else (value, None)
-        if name == "output":
-            usually = value if isinstance(value, Path) else None
-            parser.add_argument("-o", "--output", type=Path, default=usually, required=value is None)
-            continue
-        how: dict[str, Any] = {"action": "store_true"}
-        if isinstance(value, type):
+        how: dict[str, Any] = {"type": type(value), "default": value}
+        if value is False:
+            how = {"action": "store_true"}
+        elif isinstance(value, list):
+            how |= {"type": type(value[0]), "nargs": "+"}
+        elif isinstance(value, type):
             how = {"type": value}
-        elif value is not False:
-            one = value[0] if isinstance(value, list) and value else value
-            how = {"type": type(one), "default": value}
-        if isinstance(value, list):
-            how["nargs"] = "+"
         parser.add_argument(f"--{name.replace('_', '-')}", help=words, **how)
     return parser
 
 
-def data_and_output(about: str | None, **usual: Any) -> argparse.ArgumentParser:
-    """Return a parser of ``DATA -o RESULT`` and a script's own options."""
-    return arguments(about, "data", output=None, **usual)
+def script() -> str:
+    """Return what runs this script from the top folder, however it was called."""
+    path = Path(sys.argv[0])
+    return f"python -m experiments.{path.parent.name}.{path.stem}"
 
 
 def write_results(
-    path: Path, rows: list[dict[str, Any]], *, columns: dict[str, str], gpu: bool = False, **more: Any
+    path: Path | None, rows: list[Row], *, columns: dict[str, str], gpu: bool = False,
+    read_by: Any = None, **more: Any,
 ) -> None:  # fmt: skip
-    """Write one result file; ``columns``: heads of what is shown of a row, by key, "head|format"."""
-    # the command that runs the script from the top folder, however it was called
-    script = Path(sys.argv[0])
-    words = [f"python -m experiments.{script.parent.name}.{script.stem}", *without_places(sys.argv[1:])]
-    about = facts(" ".join(words), gpu=gpu)
+    """Write one result file, if there is a path for it; of a reader it tells the models.
+
+    ``columns``: heads of what is shown of a row, by key, "head|format".
+    """
+    if path is None:
+        return
+    about = facts(" ".join([script(), *without_places(sys.argv[1:])]), gpu=gpu)
+    if read_by is not None:
+        about |= {"model": read_by.model.id, "finder": read_by.finder.model.id}
     result = {**about, **more, "columns": columns, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def earlier(path: Path) -> dict[str, Any]:
+    """Return what a result file holds already, nothing if there is none."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
 
 
 def totals(rows: list[Row], by: str, groups: Iterable[Any], shares: Sequence[str], of: str) -> list[Row]:
@@ -85,7 +97,7 @@ def totals(rows: list[Row], by: str, groups: Iterable[Any], shares: Sequence[str
     return found
 
 
-def say(rows: Iterable[dict[str, Any]]) -> None:
+def say(rows: Iterable[Row]) -> None:
     """Print rows, a line each."""
     for row in rows:
         print(", ".join(f"{key} {round(v, 4) if isinstance(v, float) else v}" for key, v in row.items()))
@@ -152,7 +164,7 @@ def without_places(words: Sequence[str]) -> list[str]:
 def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> Iterator[Result]:
     """Do ``work`` (picklable) on each part, on ``jobs`` processes; with one job: here."""
     parts = list(parts)
-    if jobs == 1 or len(parts) == 1:
+    if jobs == 1 or len(parts) < 2:
         yield from map(work, parts)
         return
     with ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), cv2.setNumThreads, (1,)) as pool:

@@ -1,6 +1,6 @@
 """Runs the papers' experiments, reads and judges their results.
 
-Each is a folder with a module ``experiment`` (``measure``, ``faults``, ``tables``, ``plots``) and README.md.
+Each is a folder: README.md, modules ``experiment`` (``measure``, ``faults``) and ``tables`` (``plots`` too).
 """
 
 import json
@@ -69,8 +69,8 @@ def needed(module: str) -> Any:
         raise UsageError(f"{module} is not installed; install neocog[{extra}]") from None
 
 
-def of(name: str) -> Any:
-    return import_module(f"experiments.{name}.experiment")
+def of(name: str, module: str = "experiment") -> Any:
+    return import_module(f"experiments.{name}.{module}")
 
 
 def load(path: Path) -> Result:

@@ -1,7 +1,4 @@
-"""Counts the functions and files between a picture and its text, or frames and announcements.
-
-python -m experiments.house.path PHOTO [--frames FOLDER]
-"""
+"""Counts the functions and files between a picture and its text, or frames and announcements."""
 
 import sys
 import threading
@@ -47,7 +44,10 @@ def count(what: str, work: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    args, reader = arguments(__doc__, "photo", frames=str).parse_args(), neocog.Reader(device="cpu")
+    args, reader = (
+        arguments(__doc__, "photo", output=False, frames=str).parse_args(),
+        neocog.Reader(device="cpu"),
+    )
 
     def frames() -> None:
         with Pipeline(open_source(args.frames), reader, Settings()) as pipeline:

@@ -1,13 +1,10 @@
-"""Makes a model file that ships of one that was learned: fp16, named, thresholds set on digits kept apart.
-
-python -m experiments.learning.ship DATA MODEL.safetensors -o models --name neocog --command "..."
-"""
+"""Makes a model file that ships of one that was learned: fp16, named, thresholds set on digits kept apart."""
 
 import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.harness.record import data_and_output
+from experiments.harness.record import arguments
 from neocog.files import atomic_write
 from neocog.learning.calibrate import calibrated
 from neocog.learning.drawing.hands import THANKS
@@ -35,7 +32,7 @@ def write_sums(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = data_and_output(__doc__, gpu=False)
+    parser = arguments(__doc__, "data", gpu=False)
     parser.add_argument("model", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--command", required=True, help="what makes the model again")

@@ -1,16 +1,12 @@
-"""Reads pictures of lines and compares what is read with what is written: see README.md.
-
-python -m experiments.lines.measure DATA -o RESULT [--reader MODEL.safetensors] [--drawn FOLDER]
-    [--sets strings:even,lectaurep,drawn,situations] [--readers lines,digits]
-    [--peers rapidocr,tesseract] [--beside RESULT,...]
-"""
+"""Reads pictures of lines and compares what is read with what is written: see README.md."""
 
 import csv
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -22,12 +18,15 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from experiments.harness.record import data_and_output, say, write_results
+from experiments.harness.record import arguments, say, write_results
 from experiments.lines.peers import RapidOCR, Tesseract
 from experiments.lines.score import Row, by_line, compared, of_signs, paired, plain, summary
 from neocog.errors import UsageError
+from neocog.network.ctc import beam
 from neocog.network.registry import DEFAULT
 from neocog.reading.reader import Reader
+from neocog.vision.decode import to_grey
+from neocog.vision.strips import strip_of
 
 SITUATIONS = ("decimal_", "times_", "date_", "fraction_", "iban_", "minus_")
 PARTS = {"strings:even": slice(0, None, 2), "strings:odd": slice(1, None, 2),
@@ -82,36 +81,30 @@ def doubtful_files() -> set[str]:
     return {one["file"] for some in labels.values() for one in some if not one.get("unsure")}
 
 
-class Whole:
-    """A page by the reader that users have; a line as a page."""
+class Ours:
+    """Pages by the reader that users have, lines by the model of lines alone, or else as pages."""
 
     def __init__(self, model: str = DEFAULT) -> None:
-        reader = Reader(model, device="cpu")
-        self.version, self.line = reader.model.id, lambda pixels: reader.read(pixels).text
-        self.page = self.line
+        self.reader: Any = Reader(model, device="cpu")
+        self.version = self.reader.model.id
 
+    def page(self, pixels: Any) -> str:
+        return str(self.reader.read(pixels).text)
 
-class Lines:
-    def __init__(self, model: str) -> None:
-        from neocog.network.ctc import beam
-        from neocog.network.lines import load_lines
-        from neocog.reading.device import open_engine
-        from neocog.vision.decode import to_grey
-        from neocog.vision.strips import strip_of
-
-        loaded = load_lines(model)
-        engine = open_engine(loaded, device="cpu")
-        self.version = loaded.id
-        self.line = lambda pixels: beam(engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
-        self.page = Whole(model).page
+    def line(self, pixels: Any) -> str:
+        if self.reader.kind == "digits":
+            return self.page(pixels)
+        return beam(self.reader.engine.likelihoods([strip_of(to_grey(pixels))])[0])[0][0]
 
 
 def opened(word: str, model: str) -> Any:
     name, _, page = word.partition(":")
-    others = {"digits": Whole, "rapidocr": RapidOCR, "tesseract": Tesseract}
-    if name not in ("lines", *others):
-        raise UsageError(f"no reader {name}: choose of lines, {', '.join(others)}")
-    reader: Any = Lines(model) if name == "lines" else others[name]()
+    known: dict[str, Callable[[], Any]] = {
+        "lines": partial(Ours, model), "digits": Ours, "rapidocr": RapidOCR, "tesseract": Tesseract
+    }  # fmt: skip
+    if name not in known:
+        raise UsageError(f"no reader {name}: choose of {', '.join(known)}")
+    reader = known[name]()
     reader.line = reader.page if page else reader.line
     return reader
 
@@ -155,8 +148,8 @@ def differences(answers: dict[str, dict[str, dict[str, str]]], beside: str) -> I
 
 
 def main() -> None:
-    args = data_and_output(
-        __doc__, reader=("neocog-lines", "the line model, a name or a file"),
+    args = arguments(
+        __doc__, "data", reader=("neocog-lines", "the line model, a name or a file"),
         sets=("strings:even,lectaurep,situations", "what is read; strings:odd only if it is named"),
         readers=("lines", "of neocog, or none"), peers=("", "other readers"), drawn=(Path("drawn"), "folder"),
         beside=("", "results of the same sets"), show=(False, "print wrong lines, of odd rows none"),

@@ -1,8 +1,4 @@
-"""How often numbers that are printed are wrong, by their p: risk against coverage; see README.md.
-
-python -m experiments.lines.risk DATA -o RESULT --drawn FOLDER [--reader MODEL] [--models FOLDER]
-    [--sets strings:even,lectaurep,drawn] [--min-p P]
-"""
+"""How often numbers that are printed are wrong, by their p: risk against coverage; see README.md."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +10,7 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import data_and_output, say, today, write_results
+from experiments.harness.record import arguments, say, today, write_results
 from experiments.learning.ship import write_sums
 from experiments.lines.measure import doubtful_files, pictures_of
 from experiments.lines.score import DIGITS, SIGNS, only, plain
@@ -30,7 +26,6 @@ from neocog.vision.strips import strip_of
 
 Row = dict[str, Any]
 TRIED = np.unique(np.round(1 - np.geomspace(0.8, 0.001, 80), 4)).tolist()  # thresholds of p
-MOST = 1000  # lines of a set
 RISKS = (0.005, 0.01, 0.02, 0.05)
 COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wrong|,",
            "missed": "lines missed|,",
@@ -39,11 +34,9 @@ COLUMNS = {"set": "set", "way": "read as", "numbers": "numbers|,", "wrong": "wro
 
 def page_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
     """Return words of a picture from left to right, each with its p; 0 for one without a digit."""
-    found = []
-    for line in reader.read(pixels).lines:
-        for word in line.words:
-            found.append((word.box[0], word.text, 0.0 if word.digits is None else word.p))
-    return [(text, p) for _, text, p in sorted(found)]
+    words = [word for line in reader.read(pixels).lines for word in line.words]
+    found = sorted((word.box[0], word.text, 0.0 if word.digits is None else word.p) for word in words)
+    return [(text, p) for _, text, p in found]
 
 
 def strip_numbers(reader: Reader, pixels: Any) -> list[tuple[str, float]]:
@@ -79,19 +72,17 @@ def table(sets: dict[str, list[Row]]) -> list[Row]:
     ``error`` is the upper limit of the mean of S sets' shares of wrong numbers, as if seen in n numbers of
     one set, n = S^2 / sum(1 / n_s). Only thresholds with a lower one than all below them are kept.
     """
-    out: list[Row] = []
+    out, sizes = list[Row](), np.array([*map(len, sets.values())])
     for p in TRIED:
-        counts = {name: counted(rows, p) for name, rows in sets.items()}
-        if not all(printed for printed, _, _ in counts.values()):
+        printed, wrong, _ = np.array([counted(rows, p) for rows in sets.values()]).T
+        if not printed.all():
             break
-        n = int(len(counts) ** 2 / sum(1 / printed for printed, _, _ in counts.values()))
-        risk = float(np.mean([wrong / printed for printed, wrong, _ in counts.values()]))
+        n, risk = int(len(sets) ** 2 / (1 / printed).sum()), float((wrong / printed).mean())
         error = round(upper_limit(risk * n, n), 5)
         if not out or error < out[-1]["error"]:
-            coverage = float(np.mean([counts[name][0] / len(rows) for name, rows in sets.items()]))
-            out.append({"p": p, "error": error, "risk": round(risk, 5), "coverage": round(coverage, 4),
-                        "answered": sum(n for n, _, _ in counts.values()),
-                        "errors": sum(n for _, n, _ in counts.values())})  # fmt: skip
+            coverage = round(float((printed / sizes).mean()), 4)
+            out.append({"p": p, "error": error, "risk": round(risk, 5), "coverage": coverage,
+                        "answered": int(printed.sum()), "errors": int(wrong.sum())})  # fmt: skip
     return out
 
 
@@ -103,21 +94,21 @@ def curve(rows: Sequence[Row]) -> Row:
 
 def trade(sets: dict[str, list[Row]]) -> list[Row]:
     """What a ``min_p`` costs in each set and in the mean of those with signs: printed, wrong, wrong signs."""
-    signed, out = [name for name in sets if not name.startswith("strings")], list[Row]()
+    signed, out = [k for k, name in enumerate(sets) if not name.startswith("strings")], list[Row]()
+    sizes = np.array([*map(len, sets.values())])
+    keys = [f"{name} {what}" for name in (*sets, "mean") for what in ("printed", "wrong", "sign")]
     for p in np.arange(0.3, 0.96, 0.05).round(2).tolist():
-        shares: dict[str, list[float]] = {}
-        for name, rows in sets.items():
-            printed, wrong, signs = counted(rows, p)
-            shares[name] = [printed / len(rows), wrong / max(printed, 1), signs / len(rows)]
-        shares["mean"] = np.mean([shares[name] for name in signed or sets], axis=0).tolist()
-        out.append({"min_p": p} | {f"{name} {what}": round(float(value), 5) for name, values in shares.items()
-                    for what, value in zip(("printed", "wrong", "sign"), values, strict=True)})  # fmt: skip
+        printed, wrong, signs = np.array([counted(rows, p) for rows in sets.values()]).T
+        shares = np.stack([printed / sizes, wrong / np.maximum(printed, 1), signs / sizes], axis=1)
+        values = np.append(shares, shares[signed or slice(None)].mean(axis=0)).tolist()
+        out.append({"min_p": p} | {key: round(value, 5) for key, value in zip(keys, values, strict=True)})
     return out
 
 
 def main() -> None:
-    args = data_and_output(
-        __doc__, reader=("neocog-lines", "the line model, a name or a file"), drawn=(Path("drawn"), "folder"),
+    args = arguments(
+        __doc__, "data", drawn=(Path("drawn"), "folder"),
+        reader=("neocog-lines", "the line model, a name or a file"),
         sets=("strings:even,lectaurep,drawn", "what is read; strings:odd only if it is named"),
         models=(Path(), "folder that the model with its table goes into"), min_p=(0.0, "for its card"),
     ).parse_args()  # fmt: skip
@@ -128,7 +119,7 @@ def main() -> None:
     found: dict[str, dict[str, list[Row]]] = {way: {} for way in ways}
     for name in args.sets.split(","):
         cases = [case for case in pictures_of(name, args.data, args.drawn) if case[0] not in doubtful]
-        cases = cases[:: -(-len(cases) // MOST)]
+        cases = cases[:: -(-len(cases) // 1000)]
         for way, numbers in ways.items():
             found[way][name] = [row for _, pixels, text in cases
                                 for row in judged(name, text, numbers(reader, pixels))]  # fmt: skip

@@ -1,10 +1,7 @@
 """Trains a reader of lines as ``neocog train --lines`` does, with other settings or on several GPUs.
 
-    python -m experiments.lines.train DATA -o FOLDER [--steps N] [--seed N] [--start MODEL] [--workers N]
-        [--change SETTING=NUMBER ...] [--device cuda] [--minutes N] [--part K --parts N --meeting FILE]
-
-FOLDER/lines-SEED keeps the run, and the same command goes on with it. Of several GPUs each runs one part: the
-same command with K from 0 to N - 1, a FOLDER each and one FILE that is not there yet.
+OUTPUT/lines-SEED keeps the run, and the same command goes on with it. Of several GPUs each runs one part: the
+same command with --part from 0 to --parts less 1, an OUTPUT each and a --meeting file that is not there yet.
 """
 
 import sys
@@ -12,10 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.record import data_and_output
+from experiments.harness.record import arguments
 from neocog.errors import NeocogError, UsageError
-
-_ASK = 20  # steps after which parts ask one another for the time
 
 
 def changed(usual: Any, changes: list[str]) -> Any:
@@ -32,8 +27,8 @@ def changed(usual: Any, changes: list[str]) -> Any:
 
 
 def main() -> None:
-    parser = data_and_output(
-        __doc__, steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1,
+    parser = arguments(
+        __doc__, "data", steps=20_000, seed=0, start="neocog", device="cpu", workers=2, part=0, parts=1,
         minutes=float, meeting=Path,
     )  # fmt: skip
     parser.add_argument("--change", nargs="+", default=[], metavar="SETTING=NUMBER")
@@ -48,7 +43,7 @@ def main() -> None:
 
         def over(self, begin: float, minutes: float | None) -> bool:  # all parts end at the same step
             late = super().over(begin, minutes)
-            if self.parts == 1 or self.step % _ASK:
+            if self.parts == 1 or self.step % 20:  # only then parts ask one another for the time
                 return late and self.parts == 1
             told = torch.tensor([float(late)], device=self.place)
             distributed.all_reduce(told, distributed.ReduceOp.MAX)

@@ -1,7 +1,5 @@
 """Makes the pictures of live reading in docs from a clip that `experiments.reading.freeze` drew.
 
-    python -m experiments.live.demo [docs] [--clip frozen/demo/demo.avi] [--busy]
-
 It is played like a camera. Nothing is written where the machine is too busy for 30 frames a second; with
 ``--busy`` every frame is read, as fast as it goes.
 """
@@ -21,11 +19,8 @@ from neocog.live.sources import open_source
 from neocog.live.window import Window
 from neocog.reading.reader import Reader
 
-FPS, SLOWEST = 30, 29.5  # frames a second
-WIDTH = 400  # of the animation
+FPS = 30
 EVERY = 5  # frames of the camera per frame of it
-COLOURS = 48
-SETTLED = 16  # frames for which a number has been read when the picture is taken
 
 
 class Screen(Window):
@@ -40,12 +35,12 @@ class Screen(Window):
     def show(self, view: View) -> None:
         picture = self.take(view)
         told = [t for t, said in zip(view.tracks, view.said, strict=True) if t.text == said]
-        if view.seen.rows and any(track.steady >= SETTLED for track in told):
+        if view.seen.rows and any(track.steady >= 16 for track in told):
             sharp = float(cv2.Laplacian(view.seen.grey, cv2.CV_32F).var())
             if sharp > self._sharpest:  # at rest, and in focus
                 self.kept, self._sharpest = (view, picture), sharp
         if view.frame.index // EVERY >= len(self.small):
-            size = WIDTH, round(WIDTH * len(picture) / picture.shape[1])
+            size = 400, round(400 * len(picture) / picture.shape[1])
             self.small.append(np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8))
 
     def keys(self) -> bool:
@@ -55,7 +50,7 @@ class Screen(Window):
 def main() -> None:
     """Read the clip as from a camera, write the three pictures."""
     busy = (False, "read every frame, though slowly")
-    parser = arguments(__doc__, clip=DEFAULT / "demo/demo.avi", busy=busy)
+    parser = arguments(__doc__, output=False, clip=DEFAULT / "demo/demo.avi", busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
     reader = Reader(device="cpu")
@@ -68,7 +63,7 @@ def main() -> None:
     view, picture = screen.kept
     run = view.measures
     told = f"{run.fps:.1f} frames a second, {run.dropped} dropped, {run.age_ms:.0f} ms old"
-    if (run.fps < SLOWEST or run.dropped) and not args.busy:
+    if (run.fps < 29.5 or run.dropped) and not args.busy:
         parser.exit(1, f"{told}: the machine is busy; nothing is written (--busy)\n")
     height, maps = len(picture), responses(reader, view.seen)
     assert maps is not None
@@ -78,7 +73,7 @@ def main() -> None:
     cv2.imwrite(str(args.docs / "live.layers.jpg"), np.concatenate(panels, axis=1), quality)
     images = [Image.fromarray(np.ascontiguousarray(one[:, :, ::-1])) for one in screen.small]
     several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
-    palette = Image.fromarray(several).quantize(COLOURS)
+    palette = Image.fromarray(several).quantize(48)
     few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     each = 1000 * EVERY // FPS  # ms
     few[0].save(args.docs / "live.gif", save_all=True, append_images=few[1:], duration=each, loop=0)

@@ -1,8 +1,5 @@
 """Measures live reading of `experiments.reading.freeze`'s clips: rate, age, what is announced: see README.md.
 
-    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT] [--every]
-    python -m experiments.live.measure rules CLIPS [NAME ...] [-o RESULT]
-
 A line counts as readable if one picture of the sheet at rest is read right by the same model.
 """
 
@@ -75,24 +72,24 @@ class Showing:
 
 def play(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, News]:
     """Play a clip like a camera; return the figures and what was announced at which frame."""
-    ages, find, read, news = list[float](), list[float](), list[float](), list[tuple[int, str]]()
+    rows, news = list[tuple[float, float, float]](), list[tuple[int, str]]()
     with Pipeline(open_source(path), reader, Settings(replay_fps=args.fps)) as pipeline:
         busy, start = sum(os.times()[:4]), 0.0
         for view in pipeline:
             now = time.perf_counter()
             start = start or now
-            ages, find, read = [*ages, view.age_ms], [*find, view.seen.find_ms], [*read, view.seen.ms]
+            rows.append((view.age_ms, view.seen.find_ms, view.seen.ms))
             news += [(one.frame, only(one.text, DIGITS)) for one in view.news]
             if args.seconds and now - start > args.seconds:
                 break
         run, played = pipeline.measures, pipeline.capture.count
-    spent, (age, *late) = now - start, (float(np.percentile(some, 95)) for some in (ages, find, read))
+    spent, (age, find, read) = now - start, np.percentile(rows, 95, axis=0).tolist()
     return {
-        "seconds": spent, "frames": len(ages), "played": played,
-        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(ages), 1),
-        "fps": (len(ages) - 1) / spent, "dropped": run.dropped / max(played, 1),
-        "age_median": float(np.median(ages)), "age_p95": age,
-        "p95_ms": {"find": round(late[0], 1), "recognise": round(late[1], 1)},
+        "seconds": spent, "frames": len(rows), "played": played,
+        "cpu_ms": round(1e3 * (sum(os.times()[:4]) - busy) / len(rows), 1),
+        "fps": (len(rows) - 1) / spent, "dropped": run.dropped / max(played, 1),
+        "age_median": float(np.median([row[0] for row in rows])), "age_p95": age,
+        "p95_ms": {"find": round(find, 1), "recognise": round(read, 1)},
         "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }, news  # fmt: skip
 
@@ -135,7 +132,7 @@ def work(path: Path, reader: Reader, args: argparse.Namespace) -> tuple[Row, New
 
 def judge(shown: list[Showing], news: News, readable: list[set[str]], played: int) -> Row:
     """Count what was announced (frame, text) of showings ``played``, and of their ``readable`` lines."""
-    right = again = other = lines = able = 0
+    found = Counter(dict.fromkeys(("shown", "readable", "right", "wrong", "again", "other_right"), 0))
     wrong, missed, left = list[Row](), list[str](), list(news)
     for number, showing in enumerate(shown):
         end = showing.leaves + LATE
@@ -149,16 +146,13 @@ def judge(shown: list[Showing], news: News, readable: list[set[str]], played: in
         for line in set(showing.lines):
             asked = line in readable[number] and showing.last - showing.first >= SHOWN_LONG
             count = sum(text == line for _, text in own)
-            lines, able, again = lines + 1, able + asked, again + (count > 1)
-            right, other = right + (asked and count == 1), other + (not asked and count == 1)
+            found.update(shown=1, readable=asked, again=count > 1)
+            found.update({"right" if asked else "other_right": count == 1})
             missed += [f"{line} ({showing.name})"] * (asked and count == 0)
         wrong += [{"frame": frame, "text": text, "shown": showing.lines}
                   for frame, text in own if text not in showing.lines]  # fmt: skip
     wrong += [{"frame": frame, "text": text, "shown": []} for frame, text in left]
-    return {
-        "shown": lines, "readable": able, "right": right, "wrong": len(wrong), "again": again,
-        "other_right": other, "mistakes": wrong, "missed": missed,
-    }  # fmt: skip
+    return {**found, "wrong": len(wrong), "mistakes": wrong, "missed": missed}
 
 
 def shown_in(clip: Path, reader: Reader) -> tuple[list[Showing], list[set[str]]]:
@@ -216,9 +210,8 @@ def main() -> None:
     reader = Reader(args.model, device=args.device, finder=args.finder)
     clips = [args.folder / f"{name}.avi" for name in args.names] or sorted(args.folder.glob("*.avi"))
     rows = (rules if args.what == "rules" else run)(clips, reader, args)
-    if args.output:
-        columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
-        write_results(args.output, rows, columns=columns, gpu=args.device != "cpu", model=args.model)
+    columns = OTHER_RULES if args.what == "rules" else EVERY if args.every else COLUMNS
+    write_results(args.output, rows, columns=columns, gpu=args.device != "cpu", model=args.model)
 
 
 if __name__ == "__main__":

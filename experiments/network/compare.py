@@ -27,11 +27,6 @@ from neocog.network.u0 import made_digits, u0_from_digits
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "fp16": 2e-2}
 GPU_PEERS = ("torch", "compile")
-_PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
-_TURN = 4  # passes that count in a turn on the CPU
-_TURN_MS = 3.0  # what one turn of a side on a GPU takes, about
-_MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
-_INPUT_SETS = 4
 _COMPARED = 64  # digits that the scores are compared on; larger batches repeat them
 
 Digits = NDArray[np.uint8]
@@ -88,6 +83,12 @@ def difference(name: str, got: NDArray[np.float32], want: NDArray[np.float32], t
     return found
 
 
+def strips_of(digits: Digits) -> NDArray[np.float32]:
+    """Return strips of eight digits each, (N, 48, 352)."""
+    ink = u0_from_digits(digits)[:, 8:56, 10:54].astype(np.float32)
+    return ink.reshape(-1, 8, 48, 44).swapaxes(1, 2).reshape(-1, 48, 352)
+
+
 # -- on the CPU ------------------------------------------------------------------------------------
 def compare(
     model: Model | LineModel, *, batch: int, rounds: int, peers: Sequence[str] = (),
@@ -103,10 +104,7 @@ def compare(
     if isinstance(model, LineModel):
         lines = LineEngine(model, threads=threads)
         sides = {"neocog": lambda strips: np.stack(lines.likelihoods(strips))}
-        given = compared = np.stack([
-            np.concatenate([u0[8:56, 10:54] for u0 in u0_from_digits(made_digits(8, seed=i))], axis=1)
-            for i in range(batch)
-        ])  # fmt: skip
+        given = compared = strips_of(np.concatenate([made_digits(8, seed=i) for i in range(batch)]))
     else:
         engine = Engine(model, threads=threads)
         sides = {"neocog": lambda digits: engine.recognise(digits, batch=batch).score}
@@ -126,9 +124,9 @@ def compare(
         if turn > 2 and time.perf_counter() > begin + seconds:
             break
         for name in list(sides)[:: -1 if turn % 2 else 1]:
-            time.sleep(_PAUSE)
+            time.sleep(0.02)  # onnxruntime's threads spin on for a while after their turn
             sides[name](given)  # finds the caches full of the other side
-            passes[name] += [milliseconds(partial(sides[name], given)) for _ in range(_TURN)]
+            passes[name] += [milliseconds(partial(sides[name], given)) for _ in range(4)]
     measured = {name: np.array(times) for name, times in passes.items()}
     return Comparison(model.id, batch, "fp32", measured, differences, threads)
 
@@ -181,13 +179,12 @@ def compare_on_gpu(
     if precision not in TOLERANCES:
         precision = precision_on(gpu(number_of(f"cuda:{number}")).arch, precision)
     few = min(batch, _COMPARED)
-    seen = [made_digits(few, seed=i) if digits is None else digits[i * few : (i + 1) * few]
-            for i in range(_INPUT_SETS)]  # fmt: skip
+    seen = [made_digits(few, seed=i) if digits is None else digits[i * few :][:few] for i in range(4)]
     sets = [some[np.arange(batch) % few] for some in seen]
     ours = partial(OurSide, model, batch, precision=precision, number=number)
     makers: dict[str, Callable[[], Any]] = {f"neocog {plan}": partial(ours, plan=plan) for plan in plans}
     if peers:
-        from experiments.network.peers import quickest
+        from experiments.network.torch_network import quickest
 
         makers |= {p: partial(quickest, model, sets[0], precision, number, p == "compile") for p in peers}
     sides: dict[str, Any] = {}
@@ -210,7 +207,8 @@ def race(sides: Mapping[str, Any], sets: Sequence[Digits], *, rounds: int) -> Ti
     repeats = {}
     for name, side in sides.items():
         side.load(sets[0])
-        repeats[name] = int(np.clip(_TURN_MS / max(side.elapsed(3), 1e-3), 3, _MOST_REPEATS))
+        # a turn of about 3 ms; more than 200 passes would not fit a stream's queue of launches
+        repeats[name] = int(np.clip(3.0 / max(side.elapsed(3), 1e-3), 3, 200))
     passes: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():

@@ -1,6 +1,5 @@
 """Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -88,17 +87,14 @@ class OurSide:
 
 
 class StepRun:
-    """One step of the pass, fed with what it may read: digits, U0 or maps (B, K, H, W)."""
+    """One step of the pass, fed with the maps (B, K, H, W) that it reads."""
 
-    def __init__(self, shelf: Shelf, step: Step, before: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, shelf: Shelf, step: Step, maps: NDArray[Any]) -> None:
         self._gpu = gpu = cast("Gpu", shelf.machine)
-        self.step, given = step, before[step.reads]
+        self.step = step
         with gpu.current():
-            self._pass = Pass(gpu, [step], shelf.layouts, len(given))
-            source = self._pass.arrays[step.reads]
-            if step.reads in shelf.layouts:
-                given = stored(given, shelf.layouts[step.reads])
-            source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
+            self._pass = Pass(gpu, [step], shelf.layouts, len(maps))
+            self._pass.arrays[step.reads][...] = gpu.xp.asarray(stored(maps, shelf.layouts[step.reads]))
             gpu.xp.cuda.get_current_stream().synchronize()
             gpu.prepare(launch.kernel for launch in self._pass.launches)
 
@@ -114,9 +110,14 @@ class StepRun:
             return 1e3 * Timed(self._gpu, work, repeats).median(rounds)
 
 
+def inside(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """Return the cells of a layer without border and spare channels, (B, H, W, K), a view."""
+    b, size = layout.border, layout.size
+    return array[:, b : b + size, b : b + size, : layout.planes]
+
+
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
     """Return maps (B, K, H, W) as a layout stores them, border and spare channels 0."""
-    out = np.zeros(layout.shape(len(maps)), np.float32)
-    inside = slice(layout.border, layout.border + layout.size)
-    out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
-    return out.astype(layout.dtype)
+    out = np.zeros(layout.shape(len(maps)), layout.dtype)
+    inside(out, layout)[...] = maps.transpose(0, 2, 3, 1)
+    return out

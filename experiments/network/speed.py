@@ -1,7 +1,5 @@
 """Times the shipped models on the CPU, onnxruntime on the same network beside them in the same run.
 
-    python -m experiments.network.speed -o RESULT [--rounds N --seconds S]
-
 The last column is the share of the cores that others took: figures of a busy machine are not worth much.
 """
 
@@ -23,7 +21,6 @@ COLUMNS = {
     "neocog": "ms each|.2f", "onnxruntime": "onnxruntime, ms each|.2f", "ratio": "times as fast|.2f",
     "others": "cores taken by others|.0%",
 }  # fmt: skip
-_IDLE = 0.03  # share of the cores that a machine takes for itself
 
 
 def busy() -> float:
@@ -36,7 +33,7 @@ def busy() -> float:
 
 
 def main() -> None:
-    args = arguments(__doc__, output=None, rounds=60, seconds=5.0).parse_args()
+    args = arguments(__doc__, rounds=60, seconds=5.0).parse_args()
     rows: list[dict[str, Any]] = []
     models: list[Any] = [(load_model(path.stem), "digits", (1, 8, 32)) for path in list_models()]
     for model, of, batches in (*models, (load_lines(LINES), "strips", (1,))):
@@ -56,7 +53,7 @@ def main() -> None:
                 "others": max((taken - own) / (time.perf_counter() - begin) / cores(), 0.0),  # nan stays
             })  # fmt: skip
             print(rows[-1], flush=True)
-    if not max(row["others"] for row in rows) <= _IDLE:
+    if not max(row["others"] for row in rows) <= 0.03:  # which a machine takes for itself
         print("this machine was not idle: other programs took some of its cores", file=sys.stderr)
     write_results(args.output, rows, columns=COLUMNS)
 

@@ -1,10 +1,11 @@
-"""The ten layers as a PyTorch module for recognition, from digits to scores, (B, K, H, W), meant to be fast.
+"""The network in PyTorch, from digits to scores, as fast as PyTorch runs it: the peer of our passes.
 
+A pass is one CUDA graph, of eager PyTorch or torch.compile, in the fastest memory format and layers' forms.
 UG and C-layers are products with banded matrices (or a convolution of all planes, ``stacked``), US4 cuDNN's
 or a product of copied windows: the quickest forms on an H200 in 25 of 32 cases (commit bfe9938 has more).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,14 @@ from torch.nn import functional
 from neocog.learning.trainable import silence_of
 from neocog.network.decision import planes_of_labels
 from neocog.network.model import Model, SWeights, s_constants
-from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec, banded, contrast_kernel, pooled
+from neocog.network.spec import LABELS, ContrastSpec, CSpec, SSpec, banded, contrast_kernel, pooled
 from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
 
+TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 #: Forms of the layers that have several, the usual one first.
 FORMS = dict.fromkeys(("UC1", "UC2", "UC3"), ("products", "stacked")) | {"US4": ("windows", "conv")}
-#: Singular values below this share of the largest are rounding, not rank.
-_RANK = 1e-7
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
@@ -34,7 +34,7 @@ class Contrast(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.silence = spec.silence
         enlarge = enlarging_matrix()
-        down, across = _factors(contrast_kernel(spec), INPUT_SIZE, spec.padding, 1)
+        down, across = _factors(contrast_kernel(spec), len(enlarge), spec.padding, 1)
         self.rank = len(down)
         # ink is 255 times too dark until here, so that the enlarged digit is exact in TF32 as well
         self.register_buffer("down", _float(np.concatenate([d @ enlarge for d in down])))
@@ -91,7 +91,7 @@ class SLayer(nn.Module):  # type: ignore[misc]
 class CLayer(nn.Module):  # type: ignore[misc]
     """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W')."""
 
-    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi, form: str) -> None:
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: str, form: str) -> None:
         super().__init__()
         self.form, self.psi, self.padding, self.stride = form, psi, spec.padding, spec.stride
         a = pooled(blur.astype(np.float64))
@@ -173,6 +173,98 @@ def _factors(
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """Return banded matrices D, A with sum_r D_r U A_r^T the correlation of U with a kernel."""
     u, sigma, vt = np.linalg.svd(kernel)
-    rank = int((sigma > _RANK * sigma[0]).sum())
+    rank = int((sigma > 1e-7 * sigma[0]).sum())  # below it is rounding
     down = [banded(u[:, r] * sigma[r], size, padding, stride) for r in range(rank)]
     return down, [banded(vt[r], size, padding, stride) for r in range(rank)]
+
+
+def set_precision(precision: str) -> None:
+    """Allow TF32 in matrix products and convolutions, or not; let cuDNN try its algorithms."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.backends.cudnn.benchmark = True
+
+
+class Graph:
+    """A function of nothing, captured as a CUDA graph and timed as one."""
+
+    def __init__(self, function: Callable[[], Tensor]) -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), torch.no_grad():
+            for _ in range(3):
+                function()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(graph):
+            self.result = function()
+        self.replay: Callable[[], None] = graph.replay
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one replay, over ``repeats`` in a row."""
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.replay()
+        torch.cuda._sleep(20_000 * repeats)  # cycles in which launches queue up behind
+        start.record()
+        for _ in range(repeats):
+            self.replay()
+        end.record()
+        end.synchronize()
+        ms: float = start.elapsed_time(end) / repeats
+        return ms
+
+    def median(self, rounds: int, repeats: int) -> float:
+        return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
+
+
+class TorchSide(Graph):
+    """A network as a captured pass; a Side of ``compare.py``."""
+
+    def __init__(self, network: Network, batch: int, *, compiled: bool = False) -> None:
+        self.words, self._run = f"{network.memory_format}, {network.forms}", network
+        if compiled:
+            torch._dynamo.config.recompile_limit = 1000  # beyond 8 shapes it would silently run eager code
+            self._run = torch.compile(network, dynamic=False)  # kept: the graph launches its kernels
+        self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
+        super().__init__(lambda: self._run(self._digits))
+
+    def load(self, digits: NDArray[np.uint8]) -> None:
+        self._digits.copy_(torch.from_numpy(digits))
+
+    def scores(self) -> NDArray[np.float32]:
+        self.replay()
+        found: NDArray[np.float32] = self.result[:, :LABELS].cpu().numpy()
+        return found
+
+
+def quickest(
+    model: Model, digits: NDArray[np.uint8], precision: str, number: int, compiled: bool
+) -> TorchSide:
+    """Return the quickest side; compiled are the forms that are quickest in either memory format."""
+    torch.cuda.set_device(number)
+    set_precision(precision)
+
+    def side(channels_last: bool, forms: dict[str, str], compiled: bool = False) -> TorchSide:
+        network = Network(model, forms)
+        network.to("cuda")
+        network.freeze(TYPES[precision], channels_last=channels_last)
+        found = TorchSide(network, len(digits), compiled=compiled)
+        found.load(digits)
+        return found
+
+    def ms(channels_last: bool, forms: dict[str, str]) -> float:
+        found = side(channels_last, forms).median(5, 3)
+        torch.cuda.empty_cache()
+        return found
+
+    ways: list[tuple[float, bool, dict[str, str]]] = []
+    for channels_last in (False, True):
+        forms = {name: usual for name, (usual, _) in FORMS.items()}
+        least = ms(channels_last, forms)
+        for name, (_, other) in FORMS.items():
+            if (took := ms(channels_last, forms | {name: other})) < least:
+                least, forms = took, forms | {name: other}
+        ways.append((least, channels_last, forms))
+    ways.sort(key=lambda way: way[0])
+    sides = [side(*way[1:], compiled=compiled) for way in ways[: 1 + compiled]]
+    return min(sides, key=lambda side: side.median(5, 3))

@@ -1,7 +1,5 @@
 """Draws every made page, document and clip that a figure rests on, by the code of one commit: see README.md.
 
-    python -m experiments.reading.freeze [OUT] [--data DATA]
-
 Each set becomes a folder of OUT; frozen.json says how many files it has and their digest.
 """
 
@@ -145,7 +143,7 @@ def freeze(out: Path, data: Path) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__, data=Path(os.environ.get("NEOCOG_DATA", "data")))
+    parser = arguments(__doc__, output=False, data=Path(os.environ.get("NEOCOG_DATA", "data")))
     parser.add_argument("out", type=Path, nargs="?", default=DEFAULT)
     args = parser.parse_args()
     try:

@@ -1,17 +1,13 @@
 """Measures how pictures are read, and how long that takes: every figure of docs/reading.md.
 
-    python -m experiments.reading.measure DATA -o RESULT [--frozen FOLDER] [--jobs N]
-
 Of photos_b nobody is told what is wrong: it is read with ``--sets photos_b`` only, and seldom. Times are
 taken first, in a process with two cores; then ``--jobs`` processes read, each on one thread.
 """
 
 import os
-import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -22,10 +18,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import data_and_output, say, write_results
+from experiments.harness.record import arguments, say, spread, write_results
 from experiments.lines.score import edits
 from experiments.reading.freeze import DEFAULT
 from experiments.reading.sets import FROZEN, Sample, digits_of, frozen, samples
+from neocog.evaluation.timing import milliseconds
 from neocog.learning.drawing.page import compared
 from neocog.network.parallel import cores
 from neocog.reading.pictures import Picture
@@ -46,19 +43,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
-_STATE: dict[str, Any] = {}
-
-
-def prepare(make: Callable[[], Reader], threads: int) -> None:
-    if hasattr(os, "sched_setaffinity") and threads > 1:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+@cache
+def opened(model: str | None, device: str, finder: str | None, threads: int = 1) -> Reader:
     cv2.setNumThreads(threads)
-    _STATE.update(reader=make())
+    return Reader(model, device=device, finder=finder)
 
 
-def look(one: Sample) -> Row:
-    """Read one picture and compare it with what is written."""
-    reader, picture = _STATE["reader"], one.picture
+def look(one: Sample, how: tuple[Any, ...]) -> Row:
+    """Read one picture, by what `opened` is given, and compare it with what is written."""
+    reader, picture = opened(*how), one.picture
     row: Row = {"set": one.set, "kind": one.kind, "name": one.file.name, "written": one.text}
     if one.set == "turned":
         upright = reader.read(picture)
@@ -138,11 +131,11 @@ def summary(rows: list[Row]) -> list[Row]:
     return lines
 
 
-def times(data: Path, folder: Path) -> list[Row]:
+def times(data: Path, folder: Path, how: tuple[Any, ...]) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
-    reader = _STATE["reader"]
-    out: list[Row] = []
-    read: list[tuple[str, Picture]] = []
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    reader, out, read = opened(*how, threads=2), list[Row](), list[tuple[str, Picture]]()
     for name, kind, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
         read += [(name, one.file) for one in list(samples(data, folder, [kind]))[::step]]
     pages = [one.picture for one in frozen(folder, "timed")]
@@ -160,14 +153,12 @@ def times(data: Path, folder: Path) -> list[Row]:
     for page in pages:
         grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
         for name, work in (("frame 640x480: finder", reader.look), ("frame 640x480", reader.read)):
-            begin = time.perf_counter()
-            for _ in range(5):
-                work(grey)
-            spent.setdefault(name, []).append((1e3 * (time.perf_counter() - begin) / 5, 0.0))
+            ms = float(np.mean([milliseconds(partial(work, grey)) for _ in range(5)]))
+            spent.setdefault(name, []).append((ms, 0.0))
     for name, some in spent.items():
-        ms, decoding = zip(*some, strict=True)
-        figures = {"median_ms": median(ms), "p95_ms": float(np.percentile(ms, 95)), "worst_ms": max(ms)}
-        figures["decode_ms"] = median(decoding)
+        took, decoding = zip(*some, strict=True)
+        figures = {"median_ms": median(took), "p95_ms": float(np.percentile(took, 95)),
+                   "worst_ms": max(took), "decode_ms": median(decoding)}  # fmt: skip
         out.append({"kind": name, "pictures": len(some), **{k: round(v, 1) for k, v in figures.items()}})
     import resource  # not on Windows
 
@@ -177,31 +168,26 @@ def times(data: Path, folder: Path) -> list[Row]:
 
 def main() -> None:
     default = ",".join(["time", "photos", "strings:even", *FROZEN])
-    parser = data_and_output(
-        __doc__, model=(str, "of the digits; the shipped one by default"),
+    args = arguments(
+        __doc__, "data", model=(str, "of the digits; the shipped one by default"),
         finder=(str, "a file of weights; the shipped one by default"),
         sets=(default, f"by default {default}; of strings odd rows only if they are named"),
         frozen=(DEFAULT, "folder of the made pages"), jobs=(cores(), "processes that read"),
         device=("cpu", "device that reads: cpu, cuda"),
-    )  # fmt: skip
-    args = parser.parse_args()
-    sets = args.sets.split(",")
-    make = partial(Reader, args.model, device=args.device, finder=args.finder)
-    spawn, timed = get_context("spawn"), []
+    ).parse_args()  # fmt: skip
+    sets, how, timed = args.sets.split(","), (args.model, args.device, args.finder), list[Row]()
     if "time" in sets:
         sets.remove("time")
-        with ProcessPoolExecutor(1, spawn, prepare, (make, 2)) as pool:
-            timed = pool.submit(times, args.data, args.frozen).result()
-    jobs = args.jobs if args.device == "cpu" else 1
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            timed = pool.submit(times, args.data, args.frozen, how).result()
     todo = list(samples(args.data, args.frozen, sets))
     order = np.random.default_rng(0).permutation(len(todo)).tolist()  # slow ones are spread
-    with ProcessPoolExecutor(jobs, spawn, prepare, (make, 1)) as pool:
-        read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
+    found = spread(partial(look, how=how), [todo[k] for k in order], args.jobs if args.device == "cpu" else 1)
+    read = dict(zip(order, found, strict=True))
     rows = [read[k] for k in sorted(read)]
-    lines, reader = summary(rows), make()
+    lines = summary(rows)
     write_results(
-        args.output, lines, columns=COLUMNS, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed,
+        args.output, lines, columns=COLUMNS, read_by=opened(*how), times=timed,
         wrong=[row for row in rows if row["set"] != "photos_b" and (
                row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned"))],

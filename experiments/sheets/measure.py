@@ -1,7 +1,5 @@
 """Measures how drawn A4 sheets are read at 150 to 600 dpi: see README.md.
 
-    python -m experiments.sheets.measure DATA -o RESULT [--count N] [--seed S] [--drawn FOLDER]
-
 DATA holds mnist, lines/free and hands/free. ``--drawn`` keeps the sheets; ``--peers`` read them, too. With
 ``--times`` ten sheets each at 300 dpi with nothing but digits are timed instead, decoding included, OpenCV's
 threads as they are.
@@ -200,9 +198,7 @@ def main() -> None:
             Image.fromarray(one.grey).save(args.drawn / f"{k:03d}_{one.dpi}.png")
         print(k, rows[-1], flush=True)
     table = totals(rows, "dpi", DPI, ["missed", "misread", "refused"], "digits")
-    if args.output:
-        model, finder = reader.model.id, reader.finder.model.id
-        write_results(args.output, table, columns=COLUMNS, model=model, finder=finder)
+    write_results(args.output, table, columns=COLUMNS, read_by=reader)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Measures false digits on 504 drawn pages that hold none: see README.md.
 
-    python -m experiments.sheets.nothing DATA -o RESULT [--finder FILE] [--model FILE] [--drawn FOLDER]
-
 DATA as for `experiments.sheets.measure`; README.md names the packages of typefaces. ``--drawn`` keeps the
 pages, and boxes of what is read on them.
 """
@@ -74,14 +72,6 @@ def words(globs: dict[str, str]) -> Draw:
     return draw
 
 
-def music(canvas: Canvas, hand: Hand, gap: float) -> None:
-    engraved(canvas, faces("NotoMusic-Regular.ttf")[0], gap)
-
-
-def tables(canvas: Canvas, hand: Hand, high: float) -> None:
-    empty(canvas, hand, faces("Lato-Regular.ttf")[0], high)
-
-
 def scribbles(canvas: Canvas, hand: Hand, size: float) -> None:
     for _ in range(3):
         layouts.scribbles(canvas, hand, size)
@@ -97,16 +87,18 @@ KINDS: dict[str, tuple[Draw, float, float]] = {
     "typefaces of handwriting": (words({"": _WRITTEN}), 14, 70),
     "joined letters (drawing room)": (joined, 18, 80),
     "music (drawing room)": (layouts.music, 20, 120),
-    "music in print": (music, 7, 20),
+    "music in print": (
+        lambda canvas, hand, gap: engraved(canvas, faces("NotoMusic-Regular.ttf")[0], gap), 7, 20),
     "scribbles (drawing room)": (scribbles, 20, 120),
     "maps, circuits, plans, charts": (drawing, 20, 60),
-    "tables, crosswords, stamps": (tables, 28, 65),
+    "tables, crosswords, stamps": (
+        lambda canvas, hand, high: empty(canvas, hand, faces("Lato-Regular.ttf")[0], high), 28, 65),
 }  # fmt: skip
 
 
 def main() -> None:
     usual = {"seed": 1, "drawn": Path, "finder": Path, "model": Path, "pages": PAGES}
-    args = arguments(__doc__, "data", output=None, **usual).parse_args()
+    args = arguments(__doc__, "data", **usual).parse_args()
     cv2.setNumThreads(1)
     reader, hands = Reader(args.model, device="cpu", finder=args.finder), load_hands(args.data, held=True)
     rows = list[dict[str, Any]]()
@@ -129,8 +121,7 @@ def main() -> None:
                 (args.drawn / f"{number:02d}_{k:02d}.json").write_text(boxes)
         print(kind, sum(row["false"] for row in rows[-args.pages :]), flush=True)
     columns = {"kind": "kind", "pages": "pages", "false": "with a digit", "digits": "digits", "doubts": "?"}
-    table, model, finder = totals(rows, "kind", KINDS, [], "pages"), reader.model.id, reader.finder.model.id
-    write_results(args.output, table, columns=columns, model=model, finder=finder)
+    write_results(args.output, totals(rows, "kind", KINDS, [], "pages"), columns=columns, read_by=reader)
 
 
 if __name__ == "__main__":

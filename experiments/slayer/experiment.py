@@ -4,7 +4,7 @@ Every system is checked against float64 before it is timed; a section that fails
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
@@ -17,7 +17,6 @@ from experiments.network.compare import TOLERANCES
 from experiments.network.ours import OurSide, StepRun
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, STAGES, Fed, error, find_digits, networks
 from experiments.slayer.ladder import VERSIONS, Ladder
-from experiments.slayer.tables import plots, tables
 from neocog.cuda.kernel import Precision, Step
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.cuda.plan import Shelf, plan_of
@@ -26,12 +25,9 @@ from neocog.evaluation.timing import milliseconds
 from neocog.network.model import load_model
 from neocog.network.registry import list_models
 
-__all__ = ["faults", "measure", "plots", "tables"]
-
 Row = dict[str, Any]
 
 ON_CPU, ON_GPU = ("silence",), ("ladder", "character")  #: sections without and with a GPU, in order
-TRIED = ("T4", "T5")  #: rungs whose block size is found by trial
 ALLOWED, ALLOWED_WINOGRAD = 1e-5, 5e-5  #: largest error of a layer in fp32, direct and by Winograd
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 _FED, _CHECKED, _TIMED = 32, 2, 4  # digits that layers are fed with, float64 computes, are timed alone
@@ -40,16 +36,17 @@ _FRAMES, _DIGITS = 30, 8  # frames a second, and digits of each: what the paper 
 
 def checked(shelf: Shelf, step: Step, fed: Fed) -> float:
     """Return a step's error against float64, fed with the first digits' maps."""
-    run = StepRun(shelf, step, fed.before(step.writes, slice(0, _CHECKED)))
+    run = StepRun(shelf, step, fed.before(step.writes)[:_CHECKED])
     return error(run.maps(), fed.want(step.writes, _CHECKED))
 
 
 def spent(shelf: Shelf, step: Step, fed: Fed, batch: int) -> float:
     """Return microseconds of a character: in a batch, or the mean of single ones."""
-    one = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
-    chosen = one if batch == 1 else [np.arange(batch) % len(fed.digits)]
-    runs = (StepRun(shelf, step, fed.before(step.writes, some)) for some in chosen)
+    maps = fed.before(step.writes)
+    one = [maps[i : i + 1] for i in range(min(_TIMED, len(maps)))]
+    some = one if batch == 1 else [maps[np.arange(batch) % len(maps)]]
     held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
+    runs = (StepRun(shelf, step, own) for own in some)
     return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
 
 
@@ -60,37 +57,33 @@ class Bench:
         self.gpu, self.fed, self.quick = gpu, fed, quick
         self.batches = (1,) if quick else (1, 256)
 
-    def _row(self, about: Row, work: Callable[[], Row]) -> Row:
-        found = tried(work, partial(synchronise, self.gpu))
+    def _row(self, about: Row, work: Callable[..., Row], *given: Any) -> Row:
+        found = tried(partial(work, *given), partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return about | found | ({"passed": False} if "failed" in found else {})
 
     def trial(self) -> list[Row]:
         """Time every block size of every rung that has a choice (Fig. 6)."""
-
-        def timed(stage: str, version: str, places: int) -> Row:
-            shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
-            step = shelf.step(stage, version)
-            run = StepRun(shelf, step, self.fed.before(stage, slice(0, 1)))
-            return {"threads": step.threads, "us": run.microseconds(rounds=3)}
-
         rows: list[Row] = []
-        for stage, version in product(STAGES, TRIED):
+        for stage, version in product(STAGES, ("T4", "T5")):
             choices = Ladder(self.gpu, self.fed.model).step(stage, version).choices()
             if self.quick:
                 choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
-            rows += [self._row({"stage": stage, "system": version, "places": places},
-                               partial(timed, stage, version, places)) for places in choices]  # fmt: skip
+            for n in choices:
+                about = {"stage": stage, "system": version, "places": n}
+                rows.append(self._row(about, self._trial, stage, version, n))
         return rows
+
+    def _trial(self, stage: str, version: str, places: int) -> Row:
+        shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
+        step = shelf.step(stage, version)
+        run = StepRun(shelf, step, self.fed.before(stage)[:1])
+        return {"threads": step.threads, "us": run.microseconds(rounds=3)}
 
     def ladder(self, places: dict[tuple[str, str], int]) -> list[Row]:
         """Check and time every rung on every stage; ``us`` is of a character, by batch."""
         shelf = Ladder(self.gpu, self.fed.model, places)
-
-        def timed(stage: str, version: str) -> Row:
-            return self._timed(shelf, [shelf.step(stage, version)])
-
-        return [self._row({"stage": stage, "system": version}, partial(timed, stage, version))
+        return [self._row({"stage": stage, "system": version}, self._timed, shelf, stage, version)
                 for stage, version in product(STAGES, VERSIONS)]  # fmt: skip
 
     def ours(self) -> list[Row]:
@@ -102,13 +95,14 @@ class Bench:
             build_all(self.gpu, {one for step in steps for n in {_CHECKED, *self.batches}
                                  for one in step.kernels(n)})  # fmt: skip
             about = {"stage": stage, "system": f"ours, {plan}, {precision}"}
-            rows.append(self._row(about, partial(self._timed, shelf, steps)))
+            rows.append(self._row(about, self._timed, shelf, stage, *(step.version for step in steps)))
         return rows
 
-    def _timed(self, shelf: Shelf, steps: Sequence[Step]) -> Row:
-        """Check and time a step, or a step for each batch."""
-        steps = list(steps) * len(self.batches) if len(steps) == 1 else steps
+    def _timed(self, shelf: Shelf, stage: str, *versions: str) -> Row:
+        """Check and time a stage by a version, or by one for each batch."""
+        steps = [shelf.step(stage, version) for version in versions]
         errors = {step.version: checked(shelf, step, self.fed) for step in steps}
+        steps = steps * len(self.batches) if len(steps) == 1 else steps
         us = {str(n): spent(shelf, step, self.fed, n) for n, step in zip(self.batches, steps, strict=True)}
         exact = {name: ALLOWED_WINOGRAD if "winograd" in name else ALLOWED for name in errors}
         most = exact if shelf.precision == "fp32" else dict.fromkeys(errors, TOLERANCES[shelf.precision])
@@ -161,9 +155,13 @@ class Sections:
 
 
 def measure(request: Request, save: Save) -> Result:
-    """Run the sections; ``save`` takes the result after each."""
+    """Run the sections, ``save`` takes the result after each; UsageError if there is no such section here."""
     names = request.sections or (ON_CPU + ON_GPU if request.on_gpu else ON_CPU)
-    check_sections(names, request.on_gpu)
+    for name in names:
+        if name not in ON_CPU + ON_GPU:
+            raise UsageError(f"slayer has no section {name!r}; choose {', '.join(ON_CPU + ON_GPU)}")
+        if name in ON_GPU and not request.on_gpu:
+            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
     bench = Sections(request)
     result: Result = {
         "experiment": "slayer", **request.about(), "model": bench.model.id, "digits": bench.source,
@@ -179,15 +177,6 @@ def measure(request: Request, save: Save) -> Result:
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
         save(result)
     return result
-
-
-def check_sections(names: Sequence[str], on_gpu: bool) -> None:
-    """Raise a UsageError unless these sections are there and the device can do them."""
-    for name in names:
-        if name not in ON_CPU + ON_GPU:
-            raise UsageError(f"slayer has no section {name!r}; choose {', '.join(ON_CPU + ON_GPU)}")
-        if name in ON_GPU and not on_gpu:
-            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
 
 
 def faults(result: Result) -> list[str]:

@@ -80,14 +80,13 @@ class Fed:
         """Every layer's maps (N, K, H, W) by the CPU engine."""
         return Engine(self.model).maps(u0_from_digits(self.digits))
 
-    def before(self, stage: str, digits: slice | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        name = STAGES[stage]
-        return {name: np.ascontiguousarray(self.maps[name][digits])}
+    def before(self, stage: str) -> NDArray[np.float32]:
+        """Return the maps that a stage reads."""
+        return self.maps[STAGES[stage]]
 
     def want(self, stage: str, count: int) -> NDArray[np.float64]:
         """Return the stage's responses to the first digits' maps, float64 (count, K, H, W)."""
-        given = self.maps[STAGES[stage]][:count].astype(np.float64)
-        return reference.layer(stage, given, self.model)
+        return reference.layer(stage, self.before(stage)[:count].astype(np.float64), self.model)
 
     def heard(self) -> dict[str, float]:
         """Return the share of each S-layer's inputs that are not silent, and of all (Table 8)."""

@@ -1,7 +1,7 @@
 """The GPU paper's own S-kernels (Ikeda et al. 2011, section 5): how ``s_paper.cu`` is launched."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,27 +12,14 @@ from neocog.network.model import Model, s_constants
 from neocog.network.spec import NetworkSpec
 
 _MOST_THREADS = 1024
-#: Registers that 1 024 threads may have, and that few threads may.
-_REGISTERS, _MANY_REGISTERS = 64, 128
-_EVERYWHERE = 10**6  # DISC where no tap is left out
-#: Threads a block that the paper's trial found best for its smallest layer (section 6.1).
-_USUAL_THREADS = 64
 
 
-class Rung(NamedTuple):
-    """VERSION and kernel of ``s_paper.cu``, and what it is fed with."""
-
-    number: int
-    kernel: str
-    listed: bool = False  # a cell's inputs are a list in constant memory
-
-
-#: Rungs by name, in the order of the paper's Table 5.
+#: Kernels of ``s_paper.cu`` by rung, in the order of the paper's Table 5.
 VERSIONS = {
-    "T1": Rung(1, "s_paper_t1"),  # one thread gathers one cell
-    "T3": Rung(3, "s_paper_t3"),  # a block is all planes of one place, inhibition with excitation
-    "T4": Rung(4, "s_paper_shared"),  # neighbouring places share their input in shared memory
-    "T5": Rung(5, "s_paper_shared", listed=True),
+    "T1": "s_paper_t1",  # one thread gathers one cell
+    "T3": "s_paper_t3",  # a block is all planes of one place, inhibition with excitation
+    "T4": "s_paper_shared",  # neighbouring places share their input in shared memory
+    "T5": "s_paper_shared",  # a cell's inputs are a list in constant memory
 }
 
 
@@ -46,14 +33,14 @@ class PaperS(LayerStep):
         places: int,
     ) -> None:  # fmt: skip
         super().__init__(machine, model, layer, layouts, "fp32")
-        self.version, self.rung = version, VERSIONS[version]  # type: ignore[misc]
+        self.version, self.rung = version, int(version[1:])  # type: ignore[misc]
         self.taps = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
         self.stride = len(a)
         if self.stride > _MOST_THREADS:
             raise UsageError(f"S version {version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads")
-        usual = max(1, _USUAL_THREADS // self.stride)
+        usual = max(1, 64 // self.stride)  # threads that were best for the paper's smallest layer (6.1)
         self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
             ends = f"choose {self.choices()[:1]} .. {self.choices()[-1:]}"
@@ -66,46 +53,41 @@ class PaperS(LayerStep):
 
     @property
     def threads(self) -> int:
-        return 256 if self.rung.number == 1 else self.places * self.stride
+        return 256 if self.rung == 1 else self.places * self.stride
 
     def choices(self) -> list[int]:
         """Return the places that a block may have; they play no part in T1."""
-        most = 1 if self.rung.number == 3 else self.target.size
-        if self.rung.number > 3:
+        most = 1 if self.rung == 3 else self.target.size
+        if self.rung > 3:
             most = min(most, _MOST_THREADS // self.stride)
         limit = getattr(self.machine, "shared", 48 * 1024)
         return [n for n in range(1, most + 1) if self._shared(n) <= limit]
 
     def _shared(self, places: int) -> int:
         """Return the bytes of shared memory of a block."""
-        if self.rung.number < 4:
-            return 0
-        return 4 * (places + self.taps - 1) * self.taps * self.source.planes
+        return 4 * (places + self.taps - 1) * self.taps * self.source.planes if self.rung > 3 else 0
 
     def scratch(self, batch: int) -> Forms:
-        return {"v": ((batch * self.target.size**2,), np.float32)} if self.rung.number == 1 else {}
+        return {"v": ((batch * self.target.size**2,), np.float32)} if self.rung == 1 else {}
 
-    def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
+    def _built(self, name: str, **more: str | int) -> Kernel:
         defines: dict[str, str | int] = {
-            "VERSION": self.rung.number, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
+            "VERSION": self.rung, "KSIZE": self.taps, "PAD": self.padding, "SIZE": self.source.size,
             "DEPTH": self.source.planes, "OUT": self.target.size, "PLANES": self.target.planes,
             "STRIDE": self.stride, "DISC": connecting_area(self._c), **more,
         }  # fmt: skip
-        registers = _REGISTERS if self.rung.number >= 4 else _MANY_REGISTERS
-        source = str(Path(__file__).with_name("s_paper.cu"))
-        return Kernel(source, name, tuple(defines.items()), threads, shared, registers=registers)
+        source, shared = str(Path(__file__).with_name("s_paper.cu")), self._shared(self.places)
+        registers = 64 if self.rung > 3 else 128  # what 1 024 threads may have, and few threads
+        return Kernel(source, name, tuple(defines.items()), self.threads, shared, registers=registers)
 
     def launches(self, batch: int, source: Array, target: Array, scratch: dict[str, Array]) -> list[Launch]:
         size, ends = self.target.size, (self._silence, target, self._theta)
-        if self.rung.number == 1:  # inhibition in a launch of its own
+        kernel = self._built(VERSIONS[self.version], **(self._list() if self.rung == 5 else {}))
+        if self.rung == 1:  # inhibition in a launch of its own
             v, blocks = scratch["v"], -(-(size**2) // 256)
-            inhibition = self._built("s_paper_v", self.threads)
-            kernel = self._built(self.rung.kernel, self.threads)
             cells = (-(-(size**2) * self.target.planes // 256), 1, batch)
-            return [Launch(inhibition, (blocks, 1, batch), (source, self._c_there, v)),
-                    Launch(kernel, cells, (source, self._weights, v, *ends))]  # fmt: skip
-        more = self._list() if self.rung.listed else {}
-        kernel = self._built(self.rung.kernel, self.places * self.stride, self._shared(self.places), **more)
+            inhibition = Launch(self._built("s_paper_v"), (blocks, 1, batch), (source, self._c_there, v))
+            return [inhibition, Launch(kernel, cells, (source, self._weights, v, *ends))]
         grid = (size * -(-size // self.places), 1, batch)
         return [Launch(kernel, grid, (source, self._weights, self._c_there, *ends))]
 
@@ -128,7 +110,7 @@ def connecting_area(c: Any) -> int:
     distance = offset[:, None] ** 2 + offset**2
     heard = np.asarray(c) > 0
     radius = int(distance[heard].max(initial=0))
-    return radius if np.array_equal(distance <= radius, heard) else _EVERYWHERE
+    return radius if np.array_equal(distance <= radius, heard) else 10**6
 
 
 class Ladder(Shelf):

@@ -21,13 +21,6 @@
 // KSIZE kernel, PAD its padding; SIZE rows and columns of the input, DEPTH its planes; OUT cells a
 // side; PLANES of the output, STRIDE threads and weights for them; DISC the connecting area: taps
 // whose distance from the centre, in half cells, squared, is at most that.
-#define TAPS (KSIZE * KSIZE)
-
-DEVICE bool connected(int ky, int kx) {
-    const int y = 2 * ky - (KSIZE - 1), x = 2 * kx - (KSIZE - 1);
-    return y * y + x * x <= DISC;
-}
-
 DEVICE bool on_layer(int row, int column) {
     return row >= 0 && row < SIZE && column >= 0 && column < SIZE;
 }
@@ -38,7 +31,18 @@ DEVICE u64 response_at(int place, int plane) {
     return ((u64)blockIdx.z * OUT * OUT + place) * PLANES + plane;
 }
 
-// weights (TAPS, DEPTH, STRIDE), c (TAPS), silence (PLANES); u (batch, SIZE, SIZE, DEPTH);
+// Add each tap of a place that lies on the layer and in the connecting area: (tap, row, column).
+template <typename Add>
+DEVICE void each_tap(int place_y, int place_x, const Add& add) {
+    NO_UNROLL for (int ky = 0; ky < KSIZE; ky++)
+        NO_UNROLL for (int kx = 0; kx < KSIZE; kx++) {
+            const int y = 2 * ky - (KSIZE - 1), x = 2 * kx - (KSIZE - 1);
+            const int row = place_y + ky - PAD, column = place_x + kx - PAD;
+            if (y * y + x * x <= DISC && on_layer(row, column)) add(ky * KSIZE + kx, row, column);
+        }
+}
+
+// weights (KSIZE^2, DEPTH, STRIDE), c (KSIZE^2), silence (PLANES); u (batch, SIZE, SIZE, DEPTH);
 // us (batch, OUT, OUT, PLANES); v (batch, OUT, OUT)
 #if VERSION == 1
 KERNEL(256) s_paper_v(const float* u, const float* c, float* v) {
@@ -48,13 +52,10 @@ KERNEL(256) s_paper_v(const float* u, const float* c, float* v) {
     if (place >= OUT * OUT) return;
     u = digit_of(u);
     float sum = 0.0f;
-    NO_UNROLL for (int ky = 0; ky < KSIZE; ky++)
-        NO_UNROLL for (int kx = 0; kx < KSIZE; kx++) {
-            const int row = place / OUT + ky - PAD, column = place % OUT + kx - PAD;
-            if (!connected(ky, kx) || !on_layer(row, column)) continue;
-            const float* at = u + (row * SIZE + column) * DEPTH;
-            for (int k = 0; k < DEPTH; k++) sum = fmaf(c[ky * KSIZE + kx] * at[k], at[k], sum);
-        }
+    each_tap(place / OUT, place % OUT, [&](int tap, int row, int column) {
+        const float* at = u + (row * SIZE + column) * DEPTH;
+        for (int k = 0; k < DEPTH; k++) sum = fmaf(c[tap] * at[k], at[k], sum);
+    });
     v[(u64)blockIdx.z * OUT * OUT + place] = sqrtf(sum);
 }
 
@@ -67,14 +68,11 @@ KERNEL(256) s_paper_t1(const float* u, const float* weights, const float* v, con
     const int place = cell / PLANES, plane = cell % PLANES;
     u = digit_of(u);
     float e = 0.0f;
-    NO_UNROLL for (int ky = 0; ky < KSIZE; ky++)
-        NO_UNROLL for (int kx = 0; kx < KSIZE; kx++) {
-            const int row = place / OUT + ky - PAD, column = place % OUT + kx - PAD;
-            if (!connected(ky, kx) || !on_layer(row, column)) continue;
-            const float* at = u + (row * SIZE + column) * DEPTH;
-            const float* w = weights + (ky * KSIZE + kx) * DEPTH * STRIDE + plane;
-            for (int k = 0; k < DEPTH; k++) e = fmaf(w[k * STRIDE], at[k], e);
-        }
+    each_tap(place / OUT, place % OUT, [&](int tap, int row, int column) {
+        const float* at = u + (row * SIZE + column) * DEPTH;
+        const float* w = weights + tap * DEPTH * STRIDE + plane;
+        for (int k = 0; k < DEPTH; k++) e = fmaf(w[k * STRIDE], at[k], e);
+    });
     us[response_at(place, plane)] =
         s_response(e, v[(u64)blockIdx.z * OUT * OUT + place], theta, silence[plane]);
 }
@@ -100,14 +98,9 @@ KERNEL(STRIDE) s_paper_t3(const float* u, const float* weights, const float* c,
     const int place = blockIdx.x, plane = threadIdx.x;
     u = digit_of(u);
     float e = 0.0f, square = 0.0f;
-    NO_UNROLL for (int ky = 0; ky < KSIZE; ky++)
-        NO_UNROLL for (int kx = 0; kx < KSIZE; kx++) {
-            const int row = place / OUT + ky - PAD, column = place % OUT + kx - PAD;
-            if (!connected(ky, kx) || !on_layer(row, column)) continue;
-            const int tap = ky * KSIZE + kx;
-            add_tap(e, square, u + (row * SIZE + column) * DEPTH,
-                    weights + tap * DEPTH * STRIDE + plane, c[tap]);
-        }
+    each_tap(place / OUT, place % OUT, [&](int tap, int row, int column) {
+        add_tap(e, square, u + (row * SIZE + column) * DEPTH, weights + tap * DEPTH * STRIDE + plane, c[tap]);
+    });
     us[response_at(place, plane)] = s_response(e, sqrtf(square), theta, silence[plane]);
 }
 #endif
@@ -115,8 +108,6 @@ KERNEL(STRIDE) s_paper_t3(const float* u, const float* weights, const float* c,
 #if VERSION == 4 || VERSION == 5
 // Input of a block's places, one window row after another within each column of the layer: the window
 // of a place is one run, wherever the place lies.
-#define WINDOW (KSIZE * KSIZE * DEPTH)
-
 DEVICE void fill(float* input, const float* u, int first_row, int first_column, int columns) {
     for (int i = threadIdx.x; i < columns * KSIZE * DEPTH; i += blockDim.x) {
         const int pixel = i / DEPTH;
@@ -147,13 +138,10 @@ KERNEL(1024) s_paper_shared(const float* u, const float* weights, const float* c
     input += (x - first) * (KSIZE * DEPTH);
     float e = 0.0f, square = 0.0f;
 #if VERSION == 4
-    NO_UNROLL for (int ky = 0; ky < KSIZE; ky++)
-        NO_UNROLL for (int kx = 0; kx < KSIZE; kx++) {
-            if (!connected(ky, kx) || !on_layer(y + ky - PAD, x + kx - PAD)) continue;
-            const int tap = ky * KSIZE + kx;
-            add_tap(e, square, input + (kx * KSIZE + ky) * DEPTH,
-                    weights + tap * DEPTH * STRIDE + plane, c[tap]);
-        }
+    each_tap(y, x, [&](int tap, int, int) {
+        add_tap(e, square, input + (tap % KSIZE * KSIZE + tap / KSIZE) * DEPTH,
+                weights + tap * DEPTH * STRIDE + plane, c[tap]);
+    });
 #else
     NO_UNROLL for (int i = 0; i < INPUTS; i++)
         add_tap(e, square, input + inputs_at[i], weights + inputs_tap[i] + plane, inputs_c[i]);

@@ -1,5 +1,6 @@
 """Tables and plots of the S-layers' experiments."""
 
+import numpy as np
 import pandas as pd
 
 from experiments.harness.pages import NONE, Plot, Row, show, shown
@@ -19,8 +20,6 @@ GPU_US = {
 BEST_THREADS = (64, 54, 78, 70)
 #: Table 8: share of inputs that are not silent, all and S1 .. S4.
 HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
-#: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
-CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 DRAWN = ("T3", "T4", "T5", "T5, u > 0", "skip", "ours, quickest, fp32", "ours, quickest, fp16",
@@ -85,15 +84,13 @@ def _threads(trial: pd.DataFrame) -> pd.DataFrame:
 
 
 def _character(one: Row, eight: Row) -> pd.DataFrame:
-    shares = {"pass_us": f"{eight['share_of_gpu']:.3%} of the GPU's time", "transfers_us": NONE,
-              "in_all_us": f"{eight['share_of_time']:.3%} of the time"}  # fmt: skip
-    names = ("on the GPU", "transfers, launch, waiting", "host to host")
+    shown_rows = (("on the GPU", "pass_us", f"{eight['share_of_gpu']:.3%} of the GPU's time"),
+                  ("transfers, launch, waiting", "transfers_us", NONE),
+                  ("host to host", "in_all_us", f"{eight['share_of_time']:.3%} of the time"))  # fmt: skip
     rows: list[Row] = [{"": name, "one": f"{one[key]:.1f} us", "eight": f"{eight[key]:.1f} us", "take": share}
-                       for name, (key, share) in zip(names, shares.items(), strict=True)]  # fmt: skip
-    ms = CHARACTER_MS
-    rows += [{"": "paper, CPU", "one": f"{ms['CPU F']} ms", "take": f"wanted: {ms['wanted']} ms a character"},
-             {"": "paper, GPU", "one": f"{ms['GPU T']} ms",
-              "take": f"{ms['transfers']} ms of it transfers"}]  # fmt: skip
+                       for name, key, share in shown_rows]  # fmt: skip
+    rows += [{"": "paper, CPU", "one": "27.3 ms", "take": "wanted: 4.1 ms a character"},  # section 6.4
+             {"": "paper, GPU", "one": "3.4 ms", "take": "0.27 ms of it transfers"}]  # fmt: skip
     heads = {"": "", "one": "one character", "eight": "eight", "take": "eight, 30 times a second, take"}
     return shown(rows, heads)
 
@@ -104,24 +101,21 @@ def plots(result: Row) -> dict[str, Plot]:
     ladder, trial = (rows_of(result, part) for part in ("rows", "trial"))
     if len(trial):
         size = _first(trial)
-        own = trial[(trial["planes"] == size) & (trial["system"] == "T4")].sort_values("threads")
-        lines = {}
-        for stage, some in own.groupby("stage"):
-            best = some["us"].min()
-            near = some[some["us"] <= 4 * best]
-            points = zip(near["threads"], near["us"] / best, strict=True)
-            lines[f"{SHORT[str(stage)]}, best {best:.0f} us"] = list(points)
+        own = trial[(trial["planes"] == size) & (trial["system"] == "T4")]
+        us = own.pivot_table("us", "threads", "stage")
+        best = us.min()
+        near = (us / best)[us <= 4 * best]
+        near.columns = pd.Index([f"{SHORT[stage]}, best {best[stage]:.0f} us" for stage in us])
         title = "Time of T4 by threads per block"
-        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
+        found["threads"] = Plot(title, "threads per block", "time by the least", near, numbers=True)
     if len(ladder):
         size = _first(ladder)
         wide = _of_batch(ladder[ladder["planes"] == size], "1")[list(STAGES)]
         gains = (wide.loc["T1"] / wide).loc[[name for name in wide.index if name in DRAWN]]
-        lines = {str(name): list(enumerate(own)) for name, own in gains.iterrows()}
-        theirs = zip(GPU_US["T1"], GPU_US["T5"], strict=True)
-        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
-        title, ticks = f"The ladder on {size}, one character at a time", list(SHORT.values())
-        found["ladder"] = Plot(title, "layer", "times as fast as T1", lines, ticks, log2=True)
+        theirs = np.divide(GPU_US["T1"], GPU_US["T5"])
+        lines = gains.T.rename(SHORT).assign(**{"T5 on a GTX 280 (paper)": theirs})
+        title = f"The ladder on {size}, one character at a time"
+        found["ladder"] = Plot(title, "layer", "times as fast as T1", lines, log2=True)
     return found
 
 

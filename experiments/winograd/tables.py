@@ -23,18 +23,15 @@ def tables(result: Row) -> dict[str, pd.DataFrame]:
     saved = {**_ORDERS, "both": "inputs thread-wise too, us|.1f", "saved both": "saved by both",
              "saved": "saved", "share": "transform's share", "transform": "transform saves",
              "paper": "paper"}  # fmt: skip
+    summary = {**_CASE, "way": "ours, chosen", "us": "us|.1f", "best": "best way, us|.1f",
+               "cuDNN": "cuDNN fp32, us|.1f", "FFT": "FFT, us|.1f",
+               "ratio": "times as fast as cuDNN|.1f"}  # fmt: skip
     return {
-        **found, "method": _method(layers), "layers": shown(_summary(layers), _SUMMARY),
+        **found, "method": _method(layers), "layers": shown(_summary(layers), summary),
         "ways": shown(layers, heads),
         "saved": shown(changing[changing["way"] == PAPER_WAY.name], _CASE | saved),
         "changing": shown(changing, {**_CASE, "way": "way"} | saved),
     }  # fmt: skip
-
-
-_SUMMARY = {
-    **_CASE, "way": "ours, chosen", "us": "us|.1f", "best": "best way, us|.1f",
-    "cuDNN": "cuDNN fp32, us|.1f", "FFT": "FFT, us|.1f", "ratio": "times as fast as cuDNN|.1f",
-}  # fmt: skip
 
 
 def _summary(layers: pd.DataFrame) -> pd.DataFrame:
@@ -49,10 +46,9 @@ def _summary(layers: pd.DataFrame) -> pd.DataFrame:
 
 def _method(layers: pd.DataFrame) -> pd.DataFrame:
     """Decomposed Winograd itself beside cuDNN and FFT: least and most over the layers."""
-    rows = []
-    for batch, own in _summary(layers).groupby("batch"):
-        rows.append({"batch": batch, "us": span(own["us"], ".0f"), "cuDNN": span(own["ratio"], ".2f"),
-                     "FFT": span(own["FFT"] / own["us"], ".2f")})  # fmt: skip
+    rows = [{"batch": batch, "us": span(own["us"], ".0f"), "cuDNN": span(own["ratio"], ".2f"),
+             "FFT": span(own["FFT"] / own["us"], ".2f")}
+            for batch, own in _summary(layers).groupby("batch")]  # fmt: skip
     heads = {"batch": "batch", "us": "ours, us", "cuDNN": "beside cuDNN fp32", "FFT": "beside FFT"}
     return shown(rows, heads)
 
@@ -73,17 +69,14 @@ def _by_order(rows: list[Row]) -> pd.DataFrame:
 
 def plots(result: Row) -> dict[str, Plot]:
     """Return Fig. 6, and how many times as fast as cuDNN each layer is, by batch."""
-    found: dict[str, Plot] = {}
     if not result.get("layers"):
-        return found
-    ratios = _summary(pd.DataFrame(result["layers"])).pivot_table("ratio", "layer", "batch", sort=False)
-    lines = {str(layer): list(enumerate(own)) for layer, own in ratios.iterrows()}
+        return {}
+    ratios = _summary(pd.DataFrame(result["layers"])).pivot_table("ratio", "batch", "layer", sort=False)
     title, y = "Decomposed Winograd beside cuDNN", "times as fast as cuDNN, float32"
-    found["layers"] = Plot(title, "batch", y, lines, list(ratios.columns))
     changing = _by_order(result["changing"])
-    own = changing[changing["way"] == PAPER_WAY.name].pivot_table("part", "batch", "layer", sort=False)
-    lines = {f"batch {batch}": list(enumerate(100 * parts)) for batch, parts in own.iterrows()}
-    title = "Time saved by channel-wise indexing of filters and inputs"
+    own = changing[changing["way"] == PAPER_WAY.name].pivot_table("part", "layer", "batch", sort=False)
+    saved = "Time saved by channel-wise indexing of filters and inputs"
     band = (f"paper: {PAPER_GAIN}", 11.0, 15.0)
-    found["saved"] = Plot(title, "layer", "% of the time saved", lines, list(own.columns), band)
-    return found
+    return {"layers": Plot(title, "batch", y, ratios),
+            "saved": Plot(saved, "layer", "% of the time saved", (100 * own).add_prefix("batch "),
+                          band=band)}  # fmt: skip
