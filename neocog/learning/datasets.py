@@ -71,8 +71,8 @@ class LabelledPictures:
         return len(self.files)
 
     def __getitem__(self, index: slice) -> "LabelledPictures":
-        texts = None if self.texts is None else self.texts[index]
-        return LabelledPictures(self.files[index], self.expected[index], self.name, self.left_out, texts)
+        texts = self.texts and self.texts[index]
+        return replace(self, files=self.files[index], expected=self.expected[index], texts=texts)
 
 
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:

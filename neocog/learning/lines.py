@@ -25,7 +25,8 @@ from neocog.learning import augment
 from neocog.learning.calibrate import line_bias, line_temperature
 from neocog.learning.checkpoint import Run, worded
 from neocog.learning.drawing.bank import CHUNK, WIDTHS, Bank, by_width, drawers, drawn_lines, prepare
-from neocog.learning.drawing.hands import THANKS, Line, Rng, load_hands, own_lines, real_lines
+from neocog.learning.drawing.fields import Rng
+from neocog.learning.drawing.hands import THANKS, Line, load_hands, own_lines, real_lines
 from neocog.learning.drawing.line import ROWS as DRAWN
 from neocog.learning.trainable import Layers, double
 from neocog.network.ctc import BLANK, best_path

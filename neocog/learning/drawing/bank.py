@@ -13,21 +13,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.drawing.fields import Rng, blurred, inked, resized
 from neocog.learning.drawing.hands import Hands, Line, load_hands
 from neocog.learning.drawing.line import ROWS, draw_line
 from neocog.learning.drawing.paper import blank_paper, photographed
-from neocog.learning.drawing.pen import Rng, log_uniform
+from neocog.learning.drawing.pen import log_uniform
 from neocog.network.lines import ROWS as SEEN
 
 CHUNK = 240  #: lines of a chunk
 WIDTHS = (96, 128, 160, 192, 224, 256, 288, 320, 368, 416, 480, 544)  #: classes of strips: columns at 48 rows
-_LONGEST = 32  # characters
-_ORDINARY = 0.6  #: share of lines that are ordinary scans: good contrast, more rows
-_BLUR = 0.28  # of the rows: how large digits are for the camera's focus
-_SEEN = 12  # grey levels between paper and ink
-_THROUGH = 0.08
 _FEW = 0.22  # of the lines to learn from, more of one to three digits: of what strangers photograph many are
-_PAGE = 6  # times as high as a strip is the page that light falls on
 
 _hands: list[Hands] = []  # of a process that draws
 
@@ -55,7 +50,7 @@ def drawn_lines(
     rng, lines, behind = np.random.default_rng(seed), list[Line](), np.zeros((ROWS, ROWS), np.uint8)
     while len(lines) < count:
         line = draw_line(hands, rng, **options)
-        if width_class(line) is not None and len(line[1]) <= _LONGEST:
+        if width_class(line) is not None and len(line[1]) <= 32:
             lines.append(line if ink else (on_paper(line[0], behind, rng), line[1]))
             behind = line[0]
     return lines
@@ -68,23 +63,23 @@ def _chunk(seed: int, number: int) -> list[Line]:
 def on_paper(ink: NDArray[np.uint8], behind: NDArray[np.uint8], rng: Rng) -> NDArray[np.uint8]:
     """Photograph a line (64, w) on paper that what is written ``behind`` may shine through: grey, (64, w)."""
     while True:  # until the ink stands off its paper
-        ordinary = rng.random() < _ORDINARY
+        ordinary = rng.random() < 0.6  # of good contrast, with more rows
         rows = int(log_uniform(rng, 24 if ordinary else 15, ROWS)) if rng.random() < 0.6 else ROWS
         size = (max(8, ink.shape[1] * rows // ROWS), rows)
-        cover = cv2.resize(ink, size, interpolation=cv2.INTER_AREA).astype(np.float32) / np.float32(255)
+        cover = inked(resized(ink, size))
         contrast = rng.uniform(0.35, 0.96) if ordinary else log_uniform(rng, 0.18, 0.96)
         paper = blank_paper((rows, size[0]), rng)
         mean, rough = np.float32(paper.mean()), float(paper.std())
         share = min(1.0, 0.12 * contrast * float(mean) / max(rough, 1e-6))  # fainter than the ink
         image = (mean + (paper - mean) * np.float32(share)) * (1 - np.float32(contrast) * cover)
-        if rng.random() < _THROUGH:
+        if rng.random() < 0.08:
             back = cv2.resize(behind[:, ::-1], size, interpolation=cv2.INTER_AREA).astype(np.float32)
-            soft = np.asarray(cv2.GaussianBlur(back, (0, 0), rng.uniform(0.5, 2)))
+            soft = blurred(back, rng.uniform(0.5, 2))
             image *= 1 - np.float32(rng.uniform(0.03, 0.4) * contrast / 255) * soft
-        grey = photographed(image, rng, _BLUR * rows, inverted=0, page=_PAGE)
+        grey = photographed(image, rng, 0.28 * rows, inverted=0, page=6)
         dark, bright = cover > 0.5, cover < 0.05
-        if not dark.any() or not bright.any() or grey[bright].mean() - grey[dark].mean() > _SEEN:
-            return np.asarray(cv2.resize(grey, ink.shape[::-1], interpolation=cv2.INTER_LINEAR), np.uint8)
+        if not dark.any() or not bright.any() or grey[bright].mean() - grey[dark].mean() > 12:
+            return resized(grey, ink.shape[::-1])
 
 
 def width_class(line: Line) -> int | None:

@@ -8,10 +8,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.drawing.fields import Cover, Rng, add_ink, inked, resized, rotation, shared
 from neocog.learning.drawing.glyphs import Face
 from neocog.learning.drawing.hands import Drawn, Hand
 from neocog.learning.drawing.line import Path, Row
-from neocog.learning.drawing.pen import Cover, Rng, ink
+from neocog.learning.drawing.pen import ink
 from neocog.vision.finder import SIGNS
 
 SIGN = 10  #: label of the first sign; those of digits are 0 .. 9.
@@ -22,7 +23,7 @@ Box = tuple[float, float, float, float]  #: left, top, width, height, in pixels
 
 Mark = tuple[int, float, float, float, float]  #: label, left, top, width and height of a mark, in pixels
 
-_SHOWN = 0.6  # of a box that must lie on the page for its mark to count
+
 _NUMBERS = {*"0123456789", *SIGNS} - {"x"}
 _CELL = 4  # pixels of a cell of the map of what is taken
 # How a digit and what is around it correlate with where its ink lies, from which on neocog-small reads half
@@ -44,11 +45,12 @@ class Canvas:
     marks: list[Mark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        (rows, columns), cos, sin = self.image.shape, np.cos(self.turn), np.sin(self.turn)
-        self.wide, self.high = abs(cos) * columns + abs(sin) * rows, abs(sin) * columns + abs(cos) * rows
-        self.covered = np.zeros(self.image.shape, np.float32)  # the share of each pixel that ink covers
+        rows, columns = self.image.shape
+        self._turn = rotation(-self.turn)  # of rows (x, y)
+        cos, sin = abs(self._turn[0])
+        self.wide, self.high = cos * columns + sin * rows, sin * columns + cos * rows
+        self.covered: Cover = np.zeros(self.image.shape, np.float32)
         self._taken = np.zeros((-(-rows // _CELL), -(-columns // _CELL)), np.bool_)
-        self._turn = np.array([[cos, sin], [-sin, cos]])  # of rows (x, y)
         self._shift = np.array([columns, rows]) / 2 - np.array([self.wide, self.high]) / 2 @ self._turn
 
     @property
@@ -80,43 +82,37 @@ class Canvas:
         size = self._taken.shape[::-1]
         self._taken |= np.asarray(cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_AREA)) > 0
 
-    def lay(self, cover: Cover, x: float, y: float, contrast: float, label: int | None = None) -> Box | None:
+    def _ink(self, cover: Cover, column: int, row: int, contrast: float) -> None:
+        place, part = shared(self.image, cover, column, row)
+        place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
+        add_ink(self.covered, cover, column, row)
+
+    def lay(self, cover: Cover, x: float, y: float, contrast: float, label: int | None = None) -> None:
         """Lay ink on the sheet, its left top at (x, y); note it as a mark."""
         if self.turn:
             high, wide = cover.shape
             corners = self.at(np.array([(x, y), (x + wide, y), (x, y + high), (x + wide, y + high)]))
             low, far = np.floor(corners.min(0)), np.ceil(corners.max(0)) + 1
             if (far < 0).any() or (low > self.image.shape[::-1]).any():
-                return None
+                return
             matrix = np.c_[self._turn.T, corners[0] - low]
             cover = np.asarray(cv2.warpAffine(cover, matrix, (far - low).astype(int).tolist()), np.float32)
             x, y = low.tolist()
         column, row = round(x), round(y)
-        x0, y0 = max(column, 0), max(row, 0)
-        place = self.image[y0 : max(row + cover.shape[0], 0), x0 : max(column + cover.shape[1], 0)]
-        part = cover[y0 - row :, x0 - column :][: place.shape[0], : place.shape[1]]
-        place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
-        inked = self.covered[y0 : max(row + cover.shape[0], 0), x0 : max(column + cover.shape[1], 0)]
-        np.maximum(inked, part, out=inked)
+        self._ink(cover, column, row, contrast)
         if label is None:
-            return None
+            return
         dark = cover > max(0.4 * float(cover.max(initial=0)), 0.02)
-        rows, columns = np.flatnonzero(dark.any(1)), np.flatnonzero(dark.any(0))
-        if not rows.size:
-            return None
-        size = float(columns[-1] - columns[0] + 1), float(rows[-1] - rows[0] + 1)
-        box = (float(column + columns[0]), float(row + rows[0]), *size)
-        self.marks.append((label, *box))
-        self._cells(np.array(box[:2]), np.array(box[:2]) + size)[:] = True
-        return box
+        left, top, wide, high = cv2.boundingRect(dark.astype(np.uint8))
+        if wide:
+            low = np.array([column + left, row + top])
+            self.marks.append((label, float(low[0]), float(low[1]), float(wide), float(high)))
+            self._cells(low, np.add(low, (wide, high)))[:] = True
 
     def draw(self, lines: list[NDArray[Any]], hand: Hand, width: float) -> None:
         """Draw strokes on the sheet with a hand's pen, ``width`` pixels wide."""
         moved = [self.at(line).astype(np.float32) for line in lines]
-        cover, left, top = ink(moved, max(0.45, width), hand.pen, self.rng)
-        turn, self.turn = self.turn, 0.0
-        self.lay(cover, left, top, hand.pen.contrast)
-        self.turn = turn
+        self._ink(*ink(moved, max(0.45, width), hand.pen, self.rng), hand.pen.contrast)
 
     def rule(self, paths: Sequence[Path], level: float) -> None:
         """Print lines on the sheet."""
@@ -154,11 +150,9 @@ class Canvas:
                 continue
             glyph, top = face.picture(letter)
             size = (max(1, round(glyph.shape[1] * scale)), max(1, round(glyph.shape[0] * scale)))
-            method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-            small = cv2.resize(glyph, size, interpolation=method).astype(np.float32) / 255
-            cover = np.asarray(small[:, ::-1] if mirror else small, np.float32)
+            cover = inked(resized(glyph, size))
             label = IGNORE if letter in _NUMBERS and not mirror else None
-            self.lay(cover, x, y + top * scale, contrast, label)
+            self.lay(cover[:, ::-1] if mirror else cover, x, y + top * scale, contrast, label)
             x += size[0] + 0.07 * high
         return x - begin
 
@@ -174,7 +168,7 @@ class Canvas:
             shown = (x1 - x0) * (y1 - y0) / (wide * high)
             small, edge = max(wide, high) < (7 if label < 10 else 2), round(2 + 0.1 * max(wide, high))
             around = np.s_[max(int(y0) - edge, 0) : int(y1) + edge, max(int(x0) - edge, 0) : int(x1) + edge]
-            seen = shown >= _SHOWN and not small and _clear(picture[around], covered[around])
+            seen = shown >= 0.6 and not small and _clear(picture[around], covered[around])
             rows.append((label if seen else IGNORE, (x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0))
         return np.array(rows, np.float32).reshape(-1, 5)
 

@@ -11,9 +11,10 @@ import numpy as np
 from PIL import Image
 
 from neocog.learning.drawing.canvas import Canvas
+from neocog.learning.drawing.fields import Rng, octaves
 from neocog.learning.drawing.glyphs import Curve, Face, any_word, shown
 from neocog.learning.drawing.hands import Hand
-from neocog.learning.drawing.pen import Rng, log_uniform, octaves
+from neocog.learning.drawing.pen import log_uniform
 
 Alphabet = tuple[list[str], list[str]]  #: letters, and signs of vowels
 

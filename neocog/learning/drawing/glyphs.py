@@ -16,18 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from neocog.learning.drawing.pen import rounded, trace
-
-Line = NDArray[np.float32]
-Rng = np.random.Generator
+from neocog.learning.drawing.fields import Rng, arc, inked, rotation
+from neocog.learning.drawing.pen import Line, rounded, trace
 
 SHAPES = json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8"))
 #: what only measures
 HELD_OUT = json.loads(Path(__file__).with_name("held.json").read_text(encoding="utf-8"))
 
 _SEGMENTS = "abcdef bc abged abgcd fgbc afgcd afgedc abc abcdefg abcdfg".split()
-_SEGMENT = dict(zip("abcdefg", ((0, 0, 1, 0), (1, 0, 1, 1), (1, 1, 1, 2), (0, 2, 1, 2), (0, 1, 0, 2),
-                                (0, 0, 0, 1), (0, 1, 1, 1)), strict=True))  # fmt: skip
 LETTERS = "".join(SHAPES["letters"])
 _VOWELS, _CONSONANTS = "aeiou", "bcdfghklmnprstvwxz"
 
@@ -77,7 +73,8 @@ def allograph(digit: int, style: int, rng: Rng) -> list[Line]:
 def segments(digit: int, rng: Rng) -> list[Line]:
     """Draw a digit of up to seven straight strokes, as a display shows it, 2 high."""
     gap, loose = rng.uniform(-0.05, 0.14), rng.uniform(0, 0.05)
-    ends = [np.array(_SEGMENT[one], np.float32).reshape(2, 2) for one in _SEGMENTS[digit]]
+    every = dict(zip("abcdefg", strokes_of("00-10 10-11 11-12 02-12 01-02 00-01 01-11"), strict=True))
+    ends = [every[one] for one in _SEGMENTS[digit]]
     return [shaken(line + gap * (line.mean(0) - line), loose, rng) for line in ends]
 
 
@@ -158,7 +155,7 @@ def printed(words: str, high: float, rng: Rng) -> tuple[NDArray[np.float32], int
     (wide, above), below = cv2.getTextSize(words, face, high / 21, thick)
     field, top = np.zeros((above + below + thick, wide + thick), np.uint8), -above - thick // 2
     cv2.putText(field, words, (0, -top), face, high / 21, 255, thick, cv2.LINE_AA)
-    return field.astype(np.float32) / np.float32(255), top
+    return inked(field), top
 
 
 def shown(font: ImageFont.FreeTypeFont, words: str, anchor: str = "la") -> tuple[NDArray[np.float32], int]:
@@ -166,7 +163,7 @@ def shown(font: ImageFont.FreeTypeFont, words: str, anchor: str = "la") -> tuple
     left, top, right, bottom = (int(v) for v in font.getbbox(words, anchor=anchor))
     sheet = Image.new("L", (max(1, right - left), max(1, bottom - top)), 0)
     ImageDraw.Draw(sheet).text((-left, -top), words, fill=255, font=font, anchor=anchor)
-    return np.asarray(sheet, np.float32) / np.float32(255), top
+    return inked(np.asarray(sheet)), top
 
 
 class Face:
@@ -207,21 +204,18 @@ class Face:
 
 
 Curve = NDArray[np.float64]
-Drawing = Callable[[Rng], list[Curve]]
 
 
 def turned(line: Curve, angle: float) -> Curve:
-    cos, sin = np.cos(angle), np.sin(angle)
-    result: Curve = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
-    return result
+    """Turn a line about (0.5, 0.5)."""
+    return np.asarray((line - 0.5) @ rotation(-angle) + 0.5, np.float64)
 
 
 def curve(points: Curve, count: int = 40) -> Curve:
     """Round the corners of a line: a mean of its points that moves along it."""
     at = np.linspace(0, len(points) - 1, count)
     near = np.clip(1 - np.abs(at[:, None] - np.arange(len(points))) / 1.2, 0, None) ** 1.5
-    result: Curve = near @ points / near.sum(axis=1, keepdims=True)
-    return result
+    return np.asarray(near @ points / near.sum(axis=1, keepdims=True), np.float64)
 
 
 def form(rng: Rng) -> list[Curve]:
@@ -257,8 +251,7 @@ def bar(rng: Rng) -> list[Curve]:
     wave = rng.uniform(0, 0.12) * np.sin(rng.uniform(0, 14) * x + rng.uniform(0, 6))
     line = np.stack([x, 0.5 + wave], axis=1)
     below = line + np.array([0, rng.uniform(0.15, 0.4)])
-    lines = [line] if rng.random() < 0.6 else [line, below]
-    angle = rng.uniform(-0.4, 0.4)
+    lines, angle = [line] if rng.random() < 0.6 else [line, below], rng.uniform(-0.4, 0.4)
     return [turned(line, angle) for line in lines]
 
 
@@ -266,8 +259,7 @@ def polygon(rng: Rng) -> list[Curve]:
     """Three to six corners, not round: plain, doubled or with a stroke inside."""
     corners = int(rng.choice([3, 3, 4, 4, 5, 6]))
     angle = 2 * np.pi * (np.arange(corners) + rng.uniform(-0.15, 0.15, corners)) / corners
-    way = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    line = 0.5 + 0.5 * rng.uniform(0.75, 1, (corners, 1)) * way
+    line = 0.5 + 0.5 * rng.uniform(0.75, 1, (corners, 1)) * arc(angle)
     line = turned(np.concatenate([line, line[:1]]), rng.uniform(0, 2 * np.pi))
     inside = rng.random()
     if inside < 0.25:
@@ -286,7 +278,7 @@ def figure(rng: Rng) -> list[Curve]:
             lines.append(curve(rng.random((3, 2)), 16))
         elif kind < 0.8:
             radius, high, angle = rng.uniform(0.08, 0.3), rng.uniform(0.6, 1.5), np.linspace(0, 2 * np.pi, 24)
-            lines.append(middle + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1))
+            lines.append(middle + radius * (arc(angle) * [1, high]))
         else:
             lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
     return lines
@@ -307,8 +299,8 @@ def branch(rng: Rng) -> list[Curve]:
     for _ in range(int(rng.integers(4, 14))):
         at, way, long = ends.pop(0)
         bend = way + rng.normal(0, 0.3)
-        middle = at + 0.5 * long * np.array([np.cos(way), np.sin(way)])
-        end = middle + 0.5 * long * np.array([np.cos(bend), np.sin(bend)])
+        middle = at + 0.5 * long * arc(way)
+        end = middle + 0.5 * long * arc(bend)
         lines.append(curve(np.array([at, middle, end]), 6))
         for _ in range(int(rng.integers(1, 4))):
             ends.append((end, way + rng.normal(0, 0.7), long * rng.uniform(0.5, 0.9)))
@@ -360,8 +352,12 @@ def music(rng: Rng) -> list[Curve]:
     return lines
 
 
-DRAWINGS: tuple[Drawing, ...] = (
+DRAWINGS: tuple[Callable[[Rng], list[Curve]], ...] = (
     *(form,) * 8, scribble, scribble, polygon, bar, zigzag, figure, figure, figure, branch, branch,
     doodle, doodle, closed, closed,
 )  # fmt: skip
-"""Drawings of pages; the last four are not among the marks that the digit network learns from."""
+
+
+def any_drawing(rng: Rng, *, but: int = 0) -> list[Curve]:
+    """Draw one of `DRAWINGS` ``but`` for the last ones: a closed curve may be a 0."""
+    return DRAWINGS[int(rng.integers(len(DRAWINGS) - but))](rng)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.learning.datasets import Digits, read_idx, read_labels_csv
+from neocog.learning.drawing.fields import Cover, Rng, inked, of_height
 from neocog.learning.drawing.glyphs import HELD_OUT, Face, Running, allograph, segments, shape, styles_of
-from neocog.learning.drawing.pen import Cover, Pen, Strokes, any_pen, ink, noise, read_strokes, rounded
+from neocog.learning.drawing.pen import Pen, Strokes, any_pen, ink, read_strokes, rounded
 from neocog.network.lines import ALPHABET
 from neocog.text import reason_of, tell
 from neocog.vision.decode import decode
 from neocog.vision.strips import rows_of
 
-Rng = np.random.Generator
 ByDigit = dict[int, list[int]]
 
 THANKS = {  # sets, and whom a card thanks for them
@@ -133,8 +133,8 @@ def real_lines(folder: Path, rows: int, *, held: bool = False) -> list[Line]:
             seen[text] += (page in HELD_OUT["pages"]) == held
             if not text or (page in HELD_OUT["pages"]) != held or (not held and seen[text] > _MOST_OF_A_TEXT):
                 continue
-            grey = cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE)
-            found.append((_of_height(np.asarray(grey, np.uint8), rows), text))
+            grey = np.asarray(cv2.imdecode(images[start[k] : start[k + 1]], cv2.IMREAD_GRAYSCALE))
+            found.append((_strip(grey, rows), text))
     return found
 
 
@@ -152,14 +152,11 @@ def own_lines(folder: Path, rows: int) -> list[Line]:
         less, others = len(pairs) - len(known), "".join(sorted({*"".join(told.texts)} - {*ALPHABET}))
         why = f"empty, or with a character that no line has{others and f' ({others[:20]})'}"
         tell(f"{less} of {len(pairs)} own lines are left out: {why}")
-    return [(_of_height(next(decode(file)).grey, rows), text) for file, text in known]
+    return [(_strip(next(decode(file)).grey, rows), text) for file, text in known]
 
 
-def _of_height(grey: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
-    grey = grey[slice(*rows_of(grey))]
-    how = cv2.INTER_AREA if len(grey) > rows else cv2.INTER_LINEAR
-    size = (max(16, round(grey.shape[1] * rows / len(grey))), rows)
-    return np.asarray(cv2.resize(grey, size, interpolation=how), np.uint8)
+def _strip(grey: NDArray[Any], rows: int) -> NDArray[np.uint8]:
+    return of_height(grey[slice(*rows_of(grey))], rows)
 
 
 Paths = Sequence[NDArray[np.floating[Any]]]
@@ -359,8 +356,7 @@ class Hand:
         size = (int(across * (x1 - x0) + abs(lean * tall)) + 6, int(tall) + 6)
         cover = cv2.warpAffine(glyph, np.array(move, np.float32), size, flags=cv2.INTER_CUBIC)
         soft = self.soft * max(1.0, scale / 3)
-        cover = np.clip((cover.astype(np.float32) / 255 - self.level) * soft + 0.5, 0, 1)
+        cover = np.clip((inked(cover) - self.level) * soft + 0.5, 0, 1)
         if self.pen.grain and rng.random() < 0.5:
-            rough = noise(cover.shape, rng) + 0.7 * self.pen.grain + 0.3
-            cover *= np.clip(1 - 2.2 * self.pen.grain * rough, 0.1, 1)
+            self.pen.roughen(cover, rng)
         return Drawn(np.asarray(cover, np.float32), -int(shift), 3 - size[1])

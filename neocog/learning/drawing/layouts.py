@@ -8,12 +8,13 @@ import numpy as np
 
 from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.canvas import Canvas
+from neocog.learning.drawing.fields import Rng
 from neocog.learning.drawing.foreign import foreign
 from neocog.learning.drawing.glyphs import LETTERS, Face, alike_word, any_word
 from neocog.learning.drawing.hands import Hand
 from neocog.learning.drawing.line import Frames, Path, Row
 from neocog.learning.drawing.paper import fine_pattern
-from neocog.learning.drawing.pen import Rng, any_pen, log_uniform
+from neocog.learning.drawing.pen import any_pen, log_uniform
 from neocog.learning.drawing.texts import any_text
 from neocog.vision.finder import SIGNS
 
@@ -333,8 +334,7 @@ def scribbles(canvas: Canvas, hand: Hand, high: float) -> None:
         x, y = rng.uniform(-0.2, 0.9, 2) * [canvas.wide, canvas.high]
         if canvas.free(x, y, own, own):
             hand.pen = any_pen(rng)
-            kind = glyphs.DRAWINGS[int(rng.integers(len(glyphs.DRAWINGS)))]
-            _place(canvas, hand, kind(rng), x, y, own)
+            _place(canvas, hand, glyphs.any_drawing(rng), x, y, own)
 
 
 def clutter(canvas: Canvas, hand: Hand, high: float, count: int) -> None:
@@ -351,8 +351,7 @@ def clutter(canvas: Canvas, hand: Hand, high: float, count: int) -> None:
             else:
                 _word(canvas, hand, small, x, y, joined=rng.random() < 0.5)
         elif kind > 0.3 and canvas.free(x - own / 2, y - own / 2, own, own):
-            lines = glyphs.DRAWINGS[int(rng.integers(len(glyphs.DRAWINGS)))](rng)
-            _place(canvas, hand, lines, x - own / 2, y - own / 2, own)
+            _place(canvas, hand, glyphs.any_drawing(rng), x - own / 2, y - own / 2, own)
     hand.pen = own_pen
 
 

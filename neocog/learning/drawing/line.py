@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.drawing import glyphs
+from neocog.learning.drawing.fields import Cover, Rng, add_ink, arc, inked, of_height
 from neocog.learning.drawing.glyphs import LETTERS, SHAPES, any_word, shape
-from neocog.learning.drawing.hands import Drawn, Hand, Hands, Rng
-from neocog.learning.drawing.pen import Cover, log_uniform
+from neocog.learning.drawing.hands import Drawn, Hand, Hands
+from neocog.learning.drawing.pen import log_uniform
 from neocog.learning.drawing.texts import any_text
 
 ROWS = 64  #: of a drawn strip
@@ -70,7 +71,7 @@ class Frames:
                     draw((x0, y), (x1, y))
             elif self.kind in ("rings", "polygons"):
                 turn = np.linspace(0, 2 * np.pi, 37 if self.kind == "rings" else self.corners) + 0.3
-                draw(*map(tuple, middle + size * np.stack([np.cos(turn), np.sin(turn)], 1)))
+                draw(*map(tuple, middle + size * arc(turn)))
             elif self.kind in SHAPES["frames"]:
                 for way in SHAPES["frames"][self.kind]:
                     draw(*(((x0, x1)[c] + dx * part, (y0, y1)[r] + dy * part) for c, r, dx, dy in way))
@@ -180,8 +181,7 @@ class Row:
         """Draw things beside each other; False if one does not fit."""
         rng, high = self.rng, self.high
         for _ in range(int(rng.integers(1, 4))):
-            kind = glyphs.DRAWINGS[rng.integers(len(glyphs.DRAWINGS) - 2)]  # a closed curve may be a 0
-            lines = kind(rng)
+            lines = glyphs.any_drawing(rng, but=2)
             size = high * rng.uniform(0.8, 1.5)
             drawn = self.hand.drawn([(line - [0, 1]) * size for line in lines], self.hand.measure() * high)
             if not self._beside(drawn, high, 0.3):
@@ -263,8 +263,7 @@ class Row:
         wide = max(self.right, *(span[1] for span in self.spans), self.start) + 5 * self.high
         field = np.zeros((len(self.edge), int(wide)), np.float32)
         for _, cover, column, row in self.items:
-            part = field[row : row + len(cover), column : column + cover.shape[1]]
-            np.maximum(part, cover, out=part)
+            add_ink(field, cover, column, row)
         trace(field, self.ties)
         return field
 
@@ -317,12 +316,6 @@ def draw_line(
             return _strip(row, text, roomy=lone), text
 
 
-def _strip_of(cut: Cover) -> NDArray[np.uint8]:
-    size = (max(16, round(cut.shape[1] * ROWS / len(cut))), ROWS)
-    strip = cv2.resize(cut, size, interpolation=cv2.INTER_AREA if len(cut) > ROWS else cv2.INTER_LINEAR)
-    return np.asarray(np.clip(np.asarray(strip) * 255, 0, 255), np.uint8)
-
-
 def _no_number(rng: Rng) -> str:
     kind = rng.random()
     if kind < 0.15:
@@ -361,9 +354,7 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
         for side in (k for k in range(2) if sides[k]):
             cover, rise = glyphs.printed(f"{any_word(rng)} {any_word(rng)}", size, rng)
             x = round(left - gap - cover.shape[1]) if side == 0 else round(right + gap)
-            cover, y = cover[:, max(0, -x) :], max(0, round(base) + rise)
-            part = field[y : y + len(cover), max(0, x) : max(0, x) + cover.shape[1]]
-            np.maximum(part, dark * cover[: len(part), : part.shape[1]], out=part)
+            add_ink(field, dark * cover, x, max(0, round(base) + rise))
     rules = np.zeros_like(field)
     if row.spans:
         left, right = min(left, row.spans[0][0]), max(right, row.spans[-1][1])
@@ -392,9 +383,9 @@ def _strip(row: Row, text: str, *, roomy: bool = False) -> NDArray[np.uint8]:
         other = other[:, : max(1, int(rng.uniform(0.05, 0.2) * other.shape[1]))]
         other = other[:, :: int(rng.choice([-1, 1]))]
         y = int(row.base - high + rng.normal(0, 0.1) * high)
-        x = first if rng.random() < 0.5 else last - other.shape[1]
-        np.maximum(part := field[y : y + len(other), x : x + other.shape[1]], other, out=part)
-    return _strip_of(field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, last)])
+        add_ink(field, other, first if rng.random() < 0.5 else last - other.shape[1], y)
+    cut = field[max(0, int(top - above)) : int(foot + below), first : max(first + 4, last)]
+    return np.asarray(np.clip(of_height(cut, ROWS) * 255, 0, 255), np.uint8)
 
 
 def _caption(field: Cover, rng: Rng, left: float, right: float, top: float, foot: float) -> None:
@@ -406,7 +397,7 @@ def _caption(field: Cover, rng: Rng, left: float, right: float, top: float, foot
     at = int(rng.uniform(left - 0.5 * _HIGH, right)), int(row)
     letters = np.zeros(field.shape, np.uint8)
     cv2.putText(letters, word, at, cv2.FONT_HERSHEY_SIMPLEX, size, 255, 1, cv2.LINE_AA)
-    np.maximum(field, letters / np.float32(255), out=field)
+    add_ink(field, inked(letters), 0, 0)
 
 
 def _rules(row: Row, left: float, right: float, top: float, foot: float, size: tuple[int, ...]) -> list[Path]:

@@ -19,9 +19,10 @@ from PIL import Image, ImageDraw, ImageFont
 from neocog.errors import UsageError
 from neocog.learning.drawing import glyphs
 from neocog.learning.drawing.bank import drawers
+from neocog.learning.drawing.fields import Rng, add_ink, arc, inked, resized, rotation
 from neocog.learning.drawing.glyphs import Running, allograph, any_allograph, any_word, shape, turned
 from neocog.learning.drawing.paper import blank_paper, photographed
-from neocog.learning.drawing.pen import Rng, any_pen, fitted, ink, rounded
+from neocog.learning.drawing.pen import any_pen, fitted, ink, rounded
 from neocog.learning.mix import Mix
 from neocog.vision.crops import digit_of_box
 from neocog.vision.normalise import BOX, SIDE, WIDENED, enlarged, normalise, stroke_width
@@ -69,13 +70,9 @@ class Source:
 Draw = Callable[[Rng, Source], Ink]
 
 
-def inked(field: NDArray[Any]) -> Ink:
-    return np.asarray(field, np.float32) / np.float32(255)
-
-
 def inside(ink: Ink) -> Ink:
-    rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
-    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else ink
+    x, y, wide, high = cv2.boundingRect((ink > 0.3).astype(np.uint8))
+    return ink[y : y + high, x : x + wide] if wide else ink
 
 
 def as_written(ink: Ink) -> Digits:
@@ -89,8 +86,7 @@ def written(lines: Strokes, rng: Rng) -> Ink:
         lines = [(line - line.mean(0)) @ (np.eye(2) + rng.normal(0, 0.07, (2, 2))) + line.mean(0)
                  + rng.normal(0, 0.03, 2) * np.ptp(line, 0).max() for line in lines]  # fmt: skip
     lines, angle, wide = fitted(lines), rng.normal(0, 0.1), np.exp(rng.normal(0, 0.16))
-    cos, sin = np.cos(angle), np.sin(angle)
-    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -rng.normal(0, 0.18)], [0, 1 / wide]])
+    turn = rotation(angle) @ np.array([[wide, -rng.normal(0, 0.18)], [0, 1 / wide]])
     waves, phases, reach = rng.normal(0, 4, (3, 2)), rng.uniform(0, 6.3, 3), rng.normal(0, 0.02, (3, 2))
     loose = rng.normal(0, 0.05, (2, 2)) if rng.random() < 0.4 else np.zeros((2, 2))  # of its ends
     ends = [np.exp(-8 * np.linspace([0, 1], [1, 0], len(line))) for line in lines]
@@ -99,17 +95,15 @@ def written(lines: Strokes, rng: Rng) -> Ink:
     moved = fitted([rounded(line + np.sin(line @ waves.T + phases) @ reach, times) for line in bent])
     pen, field = any_pen(rng, most=1 / 6), np.zeros((FIELD, FIELD), np.float32)
     place = [(FIELD * (0.5 + 0.7 * line)).astype(np.float32) for line in moved]
-    cover, left, top = ink(place, 0.7 * FIELD * pen.width, pen, rng)
-    part = field[max(top, 0) : top + len(cover), max(left, 0) : left + cover.shape[1]]
-    part[:] = cover[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]
+    add_ink(field, *ink(place, 0.7 * FIELD * pen.width, pen, rng))
     return field
 
 
 def by_hand(ink: Ink, rng: Rng, strength: float = 1.0) -> Ink:
     """Slant, stretch, turn and bend a drawing (FIELD, FIELD); letters stay legible up to 1."""
     angle, shear = strength * rng.normal(0, [0.12, 0.2])
-    wide, (cos, sin) = np.exp(strength * rng.normal(0, 0.18)), (np.cos(angle), np.sin(angle))
-    inverse = np.linalg.inv(np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -shear], [0, 1 / wide]]))
+    wide = np.exp(strength * rng.normal(0, 0.18))
+    inverse = np.linalg.inv(rotation(angle) @ np.array([[wide, -shear], [0, 1 / wide]]))
     bend = (strength * rng.normal(0, 2.6, (2, 5, 5))).astype(np.float32)
     right, down = (cv2.resize(part, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC) for part in bend)
     y, x = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32((FIELD - 1) / 2)
@@ -129,12 +123,11 @@ def _pen(ink: Ink, more: float) -> Ink:
     return changed if changed.sum() > 0.5 * ink.sum() and changed.max() > 0.5 else ink
 
 
-def _resized(ink: Ink, side: int) -> Ink:
+def _of_side(ink: Ink, side: int) -> Ink:
     """Enlarge or shrink so that the longer side is ``side``."""
     scale = side / max(ink.shape)
-    size = tuple(max(1, round(length * scale)) for length in ink.shape[::-1])
-    method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
-    return np.asarray(np.clip(cv2.resize(ink, size, interpolation=method), 0, 1), np.float32)
+    size = [max(1, round(length * scale)) for length in ink.shape[::-1]]
+    return np.asarray(np.clip(resized(ink, size, cv2.INTER_CUBIC), 0, 1), np.float32)
 
 
 def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
@@ -142,12 +135,12 @@ def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
     body, how = inside(ink), rng.random()
     if rng.random() < _STRETCHED:
         side = max(body.shape)
-        body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
+        body = resized(body, (max(body.shape[1], side // 2), side))
     if how > _COARSE + _CLEAN:
         return _photographed(body, rng, source)
     if how < _COARSE:
         fine = (pixels := int(rng.choice(_GRIDS))) * _WITHIN  # seen by few pixels, enlarged
-        body = _resized(body, fine - int(rng.integers(0, _WITHIN)))
+        body = _of_side(body, fine - int(rng.integers(0, _WITHIN)))
         body = _pen(body, max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(body)))
         if rng.random() < 0.7:
             body = (body > rng.uniform(0.4, 0.6)).astype(np.float32)
@@ -162,7 +155,7 @@ def _seen(ink: Ink, rng: Rng, source: Source) -> Digits:
 def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
     """On paper, at times with a rule or a piece of a digit beside it, before a camera; cut out."""
     size = int(rng.integers(14, 71))
-    body = _resized(ink, size)
+    body = _of_side(ink, size)
     (high, wide), room = body.shape, size // 2 + 4
     field = np.pad(body, room)
     if rng.random() < _CROWDED:
@@ -173,9 +166,7 @@ def _photographed(ink: Ink, rng: Rng, source: Source) -> Digits:
             ends = (0, row - tilt), (field.shape[1], row + tilt)
             cv2.line(field, *ends, rng.uniform(0.5, 1), max(1, size // 20))
         elif (other := inside(source.digit(rng))).max() > 0.3:
-            other = _resized(other, size)[: high + 2 * room, : room - gap]
-            part = field[room:, room + wide + gap :][: len(other), : other.shape[1]]
-            np.maximum(part, other[: part.shape[0], : part.shape[1]], out=part)
+            add_ink(field, _of_side(other, size), room + wide + gap, room)
     image = blank_paper(field.shape, rng)
     image *= 1 - np.float32(rng.uniform(0.35, 0.97)) * field
     picture = photographed(image, rng, size)
@@ -212,7 +203,7 @@ def _variants(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDAr
         else:
             drawn, body = np.zeros((FIELD, FIELD), np.float32), inside(inked(hand.digits.images[at]))
             if body.max() > 0.3:  # into the middle of the field, its long side _HIGH
-                large = _resized(body, _HIGH)
+                large = _of_side(body, _HIGH)
                 top, left = ((FIELD - side) // 2 for side in large.shape)
                 drawn[top : top + large.shape[0], left : left + large.shape[1]] = large
             if rng.random() < _BENT:
@@ -284,9 +275,6 @@ def printed(char: str, font: Any) -> Ink:
     return inked(np.asarray(picture))
 
 
-_DRAWINGS = glyphs.DRAWINGS[:-4]  # a closed curve may be a 0, a doodle is like what measures
-
-
 def side_by_side(rng: Rng, source: Source, count: int) -> Ink:
     """Digits that touch or overlap a little."""
     out = np.zeros((SIDE + 8, 4), np.float32)
@@ -296,10 +284,8 @@ def side_by_side(rng: Rng, source: Source, count: int) -> Ink:
             continue
         digit = np.roll(np.pad(digit, ((4, 4), (0, 0))), rng.integers(-3, 4), axis=0)
         overlap = min(int(rng.integers(0, 4)), digit.shape[1] // 3)
-        wide = np.zeros((len(out), out.shape[1] + digit.shape[1] - overlap), np.float32)
-        wide[:, : out.shape[1]] = out
-        wide[:, -digit.shape[1] :] = np.maximum(wide[:, -digit.shape[1] :], digit)
-        out = wide
+        out = np.pad(out, ((0, 0), (0, digit.shape[1] - overlap)))
+        add_ink(out, digit, out.shape[1] - digit.shape[1], 0)
     return out
 
 
@@ -316,22 +302,22 @@ def part_of_next(rng: Rng, source: Source) -> Ink:
 
 
 def _columns(digit: Ink) -> Ink:
-    columns = np.flatnonzero(digit.max(axis=0) > 0.3)
-    return digit[:, columns[0] : columns[-1] + 1] if columns.size else digit[:, :0]
+    x, _, wide, _ = cv2.boundingRect((digit > 0.3).astype(np.uint8))
+    return digit[:, x : x + wide]
 
 
 def piece(rng: Rng, source: Source) -> Ink:
     """The upper or lower half of a digit."""
     label, upper = _HALVES[rng.integers(len(_HALVES))]
     digit = source.digit(rng, label)
-    rows = np.flatnonzero(digit.max(axis=1) > 0.3)
-    cut = rows[0] + round((rows[-1] - rows[0]) * rng.uniform(0.4, 0.6)) if rows.size else 0
+    _, top, _, high = cv2.boundingRect((digit > 0.3).astype(np.uint8))
+    cut = top + round((high - 1) * rng.uniform(0.4, 0.6)) if high else 0
     return digit[:cut] if upper and cut else digit[cut:]
 
 
 def struck(rng: Rng, source: Source) -> Ink:
     """A digit struck out by a cross or by several strokes."""
-    field = np.asarray(cv2.resize(source.digit(rng), (84, 84), interpolation=cv2.INTER_LINEAR), np.float32)
+    field = resized(source.digit(rng), (84, 84))
     rows, tilt = np.linspace(18, 66, int(rng.integers(2, 5))), rng.integers(-22, 23)
     ends = [((4, row + tilt), (80, row - tilt)) for row in rows]
     if rng.random() < 0.4:
@@ -348,7 +334,7 @@ def spots(rng: Rng, source: Source) -> Ink:
     if rng.random() < 0.5:
         angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
         radius = FIELD * (0.3 + rng.uniform(0, 0.12) * rng.normal(size=24))
-        points = np.stack([np.cos(angle), rng.uniform(0.4, 1.0) * np.sin(angle)], axis=1)
+        points = arc(angle) * [1, rng.uniform(0.4, 1.0)]
         points = 48 + (turned(points + 0.5, rng.uniform(0, np.pi)) - 0.5) * radius[:, None]
         cv2.fillPoly(field, [np.round(points).astype(np.int32)], 255, cv2.LINE_AA)
         return inked(field)
@@ -373,7 +359,7 @@ def rough(rng: Rng, source: Source) -> Ink:
 KINDS: dict[str, tuple[Draw, float]] = {
     "letter": (letter, 7), "sign": (sign, 3.5),
     "word": (lambda rng, _: written(Running(rng).word(any_word(rng).lower()[:4]), rng), 1.5),
-    "drawing": (lambda rng, _: written(_DRAWINGS[rng.integers(len(_DRAWINGS))](rng), rng), 12),
+    "drawing": (lambda rng, _: written(glyphs.any_drawing(rng, but=4), rng), 12),  # a doodle measures
     "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1), "piece": (piece, 1),
     "struck": (struck, 0.7), "spots": (spots, 1.6), "rough": (rough, 1.4),
 }  # fmt: skip
@@ -439,7 +425,7 @@ def _figure(rng: Rng, source: Source, kind: str) -> Ink:
     elif kind == "cloud":  # a closed line of five bows or more
         bows = int(rng.integers(5, 9))
         radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
-        way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
+        way = arc(t) * [1, rng.uniform(0.6, 1)]
         lines, pens = [0.5 + radius[:, None] * way], (2, 7)
     elif kind == "comb":  # three or more strokes side by side, with a back or without
         count = int(rng.integers(3, 6))
@@ -450,7 +436,7 @@ def _figure(rng: Rng, source: Source, kind: str) -> Ink:
     else:  # a spiral of two turns or more
         t = np.linspace(0.1, 1, 80)
         turn = rng.uniform(0, 2 * np.pi) + rng.choice([-1, 1]) * 2 * np.pi * rng.uniform(2, 3.5) * t
-        lines = [0.5 + 0.5 * t[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)]
+        lines = [0.5 + 0.5 * t[:, None] * arc(turn)]
     field, pen = np.zeros((FIELD, FIELD), np.uint8), int(rng.integers(*pens))
     for line in lines:
         place = turned(line, angle) if angle else line
@@ -462,7 +448,7 @@ def _figure(rng: Rng, source: Source, kind: str) -> Ink:
 def _patches(rng: Rng, source: Source) -> Ink:  # square cells, as a poor print of a grey leaves them
     cells = int(rng.integers(4, 11))
     field = (rng.random((cells, cells)) < rng.uniform(0.3, 0.6)).astype(np.float32)
-    return np.asarray(cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_NEAREST))
+    return resized(field, (FIELD, FIELD), cv2.INTER_NEAREST)
 
 
 HELD: dict[str, tuple[Draw, float]] = {

@@ -21,11 +21,11 @@ from neocog.files import atomic_write
 from neocog.learning.datasets import Digits, fetched_mnist, open_digits, read_sklearn
 from neocog.learning.drawing import paper
 from neocog.learning.drawing.canvas import IGNORE, SIGN, Box, Canvas, Mark
+from neocog.learning.drawing.fields import Rng
 from neocog.learning.drawing.foreign import typefaces
 from neocog.learning.drawing.glyphs import Face
-from neocog.learning.drawing.hands import Hand, Hands, Rng, hands_of, load_hands
+from neocog.learning.drawing.hands import Hand, Hands, hands_of, load_hands
 from neocog.learning.drawing.layouts import LAYOUTS, SMALL, clutter, scattered, strikes, write_number
-from neocog.learning.drawing.paper import blots, photographed
 from neocog.learning.drawing.pen import any_pen, log_uniform
 from neocog.learning.drawing.texts import any_text
 from neocog.vision.finder import FinderSettings, Finding, overlaps
@@ -99,7 +99,7 @@ def draw_page(
         clutter(canvas, hand, min(tall, 90), amount)
     subject = _on_a_card(canvas) if layout == "card" else None
     sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
-    picture = photographed(canvas.image, rng, min(sizes, default=min(tall, 60.0)))
+    picture = paper.photographed(canvas.image, rng, min(sizes, default=min(tall, 60.0)))
     part = _around(subject, rng, side) if subject else _cut(canvas.marks, layout, rng, side)
     left, top, wide, high = part
     inner = picture[top : top + high, left : left + wide]
@@ -208,25 +208,24 @@ def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
     signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
     """
     boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
-    digit, sign = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10
+    digit, sign, ignored = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10, marks[:, 0] == IGNORE
     told = found[found.kinds < 10]
     overlap, _, inside = overlaps(told.boxes, boxes)
     same = FinderSettings().overlap
     free = digit.copy()
     right = false = mistaken = 0
-    for i in range(len(told)):
-        good = np.where(free, overlap[i], 0)
-        if len(good) and good.max() >= same:
+    for alike, within in zip(overlap, inside, strict=True):
+        good = np.where(free, alike, 0)
+        if good.max(initial=0) >= same:
             right += 1
             free[good.argmax()] = False
-        elif (overlap[i][sign] >= same).any():
+        elif (alike[sign] >= same).any():
             mistaken += 1
+        elif not (within[ignored] > 0.5).any():
             false += 1
-        elif not ((inside[i] > 0.5) & (marks[:, 0] == -1)).any():
-            false += 1
-    empty = not (digit.any() or (marks[:, 0] == -1).any())
-    clean = int(empty and len(told) == 0)
-    return np.array([digit.sum(), right, false, mistaken, sign.sum(), clean, int(empty)], np.int64)
+    empty = not (digit.any() or ignored.any())
+    clean = empty and not len(told)
+    return np.array([digit.sum(), right, false + mistaken, mistaken, sign.sum(), clean, empty], np.int64)
 
 
 _drawers: list[tuple[dict[bool, Hands], list[Face], list[Face]]] = []  # of a process that draws
@@ -258,9 +257,7 @@ def draw_pages(seeds: list[tuple[int, int]], side: int, held: bool) -> list[Page
     return [draw_page(hands[held], faces, *seed, side=side, written=written) for seed in seeds]
 
 
-CONDITIONS = (
-    "plain", "rules", "through", "folds", "stains", "sheet", "bright", "surface", "clutter", "blots", "empty",
-)  # fmt: skip
+CONDITIONS = ("plain", *(name for name in _SHARES if name != "strikes"), "empty")
 """What a page has, as `neocog.learning.drawing.page.ground` names it; on an empty one nothing is written."""
 
 _SIDE, _ROWS = 960, 6
@@ -273,10 +270,10 @@ def make_page(hands: Hands, condition: str, rng: Rng) -> tuple[NDArray[np.uint8]
         hand, high = Hand(hands, rng), rng.uniform(36, 90)
         text = "" if condition == "empty" else _write(canvas, hand, high)
         if condition == "blots":
-            blots(canvas, high)
+            paper.blots(canvas, high)
         if condition == "clutter":
             clutter(canvas, hand, high, 6)
-        picture = photographed(canvas.image, rng, high)
+        picture = paper.photographed(canvas.image, rng, high)
         marks = canvas.kept(picture)
         digits = [str(int(mark[0])) for mark in marks if 0 <= mark[0] < 10]
         if (marks[:, 0] >= 0).all() and digits == [char for char in text if char.isdigit()]:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.drawing.canvas import Box, Canvas
+from neocog.learning.drawing.fields import Rng, arc, blurred, line_kernel, noise, octaves, resized, rotation
 from neocog.learning.drawing.glyphs import any_word
 from neocog.learning.drawing.hands import Hand, Hands
 from neocog.learning.drawing.line import Row
-from neocog.learning.drawing.pen import Rng, line_kernel, log_uniform, noise, octaves
+from neocog.learning.drawing.pen import log_uniform
 
 Image = NDArray[np.float32]
 Shape = tuple[int, int]
@@ -26,8 +27,8 @@ def blank_paper(shape: Shape, rng: Rng) -> Image:
         image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(shape, cells, rng.uniform(0.5, 1.4), rng)
     kind = rng.random()
     if kind < 0.12:
-        rough = cv2.GaussianBlur(noise(shape, rng), (0, 0), rng.uniform(0.6, 1.6))
-        spots = np.clip((np.asarray(rough) / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
+        rough = blurred(noise(shape, rng), rng.uniform(0.6, 1.6))
+        spots = np.clip((rough / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
         image -= np.float32(rng.uniform(20, 90)) * spots
         for _ in range(int(rng.integers(0, 25))):  # dark flecks and short fibres
             at = rng.uniform(0, 1, 2) * shape[::-1]
@@ -113,16 +114,14 @@ def show_through(canvas: Canvas, hands: Hands) -> None:
                     x += field.shape[1]
             x += high * rng.uniform(0.2, 1)
         y += high * rng.uniform(1.4, 2.5)
-    change = canvas.image - before
-    canvas.image[:] = before + cv2.GaussianBlur(change, (0, 0), rng.uniform(0.8, 3))
+    canvas.image[:] = before + blurred(canvas.image - before, rng.uniform(0.8, 3))
 
 
 def folds(image: Image, rng: Rng) -> None:
     """Creases: a bright or dark line, the paper a little darker on one side."""
     column, row = _lines(image.shape)
     for _ in range(int(rng.integers(1, 4))):
-        angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
-        way = [np.cos(angle), np.sin(angle)]
+        way = arc(rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)]))
         x, y, cos, sin = np.array([*(rng.uniform(0, 1, 2) * image.shape[::-1]), *way], np.float32)
         away = cos * (column - x) + sin * (row - y)
         ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
@@ -138,7 +137,7 @@ def stains(image: Image, rng: Rng) -> None:
         axes = (int(rng.uniform(5, 110)), int(rng.uniform(5, 110)))
         thick = -1 if rng.random() < 0.5 else int(rng.integers(1, 9))
         cv2.ellipse(spot, middle, axes, rng.uniform(0, 180), 0, 360, 1.0, thick, cv2.LINE_AA)
-        soft = np.asarray(cv2.GaussianBlur(spot, (0, 0), rng.uniform(0.6, 7)))
+        soft = blurred(spot, rng.uniform(0.6, 7))
         image *= 1 - np.float32(rng.uniform(-0.1, 0.4)) * soft
 
 
@@ -152,9 +151,9 @@ def blots(canvas: Canvas, high: float) -> None:
             continue
         angle = np.linspace(0, 2 * np.pi, 18, endpoint=False)
         radius = reach * (1 + rng.uniform(0, 0.3) * rng.normal(size=18))
-        ring = radius * np.stack([np.cos(angle), rng.uniform(0.4, 1) * np.sin(angle)])
+        ring = arc(angle) * [1, rng.uniform(0.4, 1)] * radius[:, None] + [x, y]
         level = float(image.mean()) * rng.uniform(0.1, 0.85)
-        cv2.fillPoly(image, [((ring.T + np.array([x, y])) * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
+        cv2.fillPoly(image, [(ring * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
 
 
 def surface(shape: Shape, rng: Rng) -> Image:
@@ -181,26 +180,23 @@ def surface(shape: Shape, rng: Rng) -> Image:
 
 def things(image: Image, rng: Rng) -> None:
     """Windows, monitors, keys, cables, pens, faces of soft blobs."""
-
-    def rectangle(x: float, y: float, wide: float, high: float, level: float, pen: int) -> None:
-        ends = (int(x), int(y)), (int(x + wide), int(y + high))
-        cv2.rectangle(image, *ends, level, pen)
-
     for _ in range(int(rng.integers(1, 6))):
         x, y = rng.uniform(-0.05, 1, 2) * image.shape[::-1]
         wide, high = np.exp(rng.uniform(np.log(8), np.log(200), 2))
         level = rng.uniform(5, 250)
         kind, pen = rng.random(), int(rng.integers(1, 9))
         if kind < 0.3:  # a window or a monitor, with a frame
-            rectangle(x, y, wide, high, level, -1)
-            rectangle(x, y, wide, high, 255 - level, pen)
+            low, far = np.array([(x, y), (x + wide, y + high)]).astype(int).tolist()
+            cv2.rectangle(image, low, far, level, -1)
+            cv2.rectangle(image, low, far, 255 - level, pen)
             if rng.random() < 0.5:
                 _path(image, np.array([(x + wide / 2, y), (x + wide / 2, y + high)]), 255 - level, pen)
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
             for row, column in product(range(3), range(5)):
-                place = x + column * step, y + row * step, 0.8 * step, 0.8 * step
-                rectangle(*place, level, -1 if row else pen)
+                at = np.array([x, y]) + step * np.array([column, row])
+                low, far = np.stack([at, at + 0.8 * step]).astype(int).tolist()
+                cv2.rectangle(image, low, far, level, -1 if row else pen)
         elif kind < 0.7:  # a cable, a pen, a branch
             points = np.cumsum(rng.normal(0, min(image.shape) / 6, (5, 2)), axis=0) + np.array([x, y])
             if rng.random() < 0.4:
@@ -214,14 +210,13 @@ def things(image: Image, rng: Rng) -> None:
                 at = (int(middle[0] + eye * axes[0] * 0.4), int(middle[1] - axes[1] * 0.25))
                 cv2.ellipse(image, at, size, 0, 0, 360, level * 0.5, -1, cv2.LINE_AA)
     if rng.random() < 0.5:
-        image[:] = cv2.GaussianBlur(image, (0, 0), float(np.exp(rng.uniform(-0.5, 2))))
+        image[:] = blurred(image, float(np.exp(rng.uniform(-0.5, 2))))
 
 
 def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
     """Lay a sheet on a surface ``under`` it, its edges across the page; return where none is."""
     side = min(image.shape)
-    angle = rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi
-    normal = np.array([np.cos(angle), np.sin(angle)])
+    normal = arc(rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi)
     edges = [(normal, rng.uniform(0.15, 0.45) * side)]
     if rng.random() < 0.5:
         turned = np.array([-normal[1], normal[0]]) * float(rng.choice([-1, 1]))
@@ -247,12 +242,10 @@ def card_on(image: Image, under: Image, around: Box, rng: Rng) -> Box:
     middle = np.array([left + wide / 2, top + high / 2])
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (wide / 2, high / 2)
     corners = corners * (1 + rng.uniform(0, 0.06, (4, 2)))
-    turn = rng.normal(0, 0.05)
-    cos, sin = np.cos(turn), np.sin(turn)
-    corners = corners @ np.array([[cos, sin], [-sin, cos]]) + middle
+    corners = corners @ rotation(-rng.normal(0, 0.05)) + middle
     mask = np.zeros(image.shape, np.float32)
     cv2.fillConvexPoly(mask, (corners * 16).astype(np.int32), 1.0, cv2.LINE_AA, 4)
-    soft = np.asarray(cv2.GaussianBlur(mask, (0, 0), rng.uniform(1, 10)))
+    soft = blurred(mask, rng.uniform(1, 10))
     dark = under * (1 - np.float32(rng.uniform(0, 0.6)) * soft)
     image[:] = image * mask + dark * (1 - mask)
     if rng.random() < 0.25:  # on an edge, hardly over what is written
@@ -279,7 +272,7 @@ def photographed(
         light = np.full((side // 4, side // 4), 100, np.float32)
         _light(light, rng)
         y, x = int(rng.integers(side - high + 1)), int(rng.integers(side - wide + 1))
-        light = np.asarray(cv2.resize(light, (side, side), interpolation=cv2.INTER_LINEAR))
+        light = resized(light, (side, side))
         image *= light[y : y + high, x : x + wide] / np.float32(100)
     image = _lens(np.clip(image, 0, 255), rng, smallest)
     return _sensor(np.float32(255) - image if rng.random() < inverted else image, rng, smallest)
@@ -305,8 +298,7 @@ def _light(image: Image, rng: Rng) -> None:
             x, y = (np.arange(side // 2, dtype=np.float32) for side in (wide, high))
             across = (np.cos(angle) * x[None] + np.sin(angle) * y[:, None]) / step
             shade[:] = across % 1 < rng.uniform(0.3, 0.7)
-        shade = np.asarray(cv2.GaussianBlur(shade, (0, 0), log_uniform(rng, 0.5, 14)))
-        image *= 1 - depth * np.asarray(cv2.resize(shade, (wide, high), interpolation=cv2.INTER_LINEAR))
+        image *= 1 - depth * resized(blurred(shade, log_uniform(rng, 0.5, 14)), (wide, high))
     if rng.random() < 0.1:
         x, y = rng.uniform(-1, 1, 2)
         reach = rng.uniform(0.08, 0.6)
@@ -320,7 +312,7 @@ def _lens(image: Image, rng: Rng, smallest: float) -> Image:
     if kind < 0.55:
         most = min(0.09 * smallest, 6.0)
         sigma = rng.uniform(0.3, max(0.5, most)) if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
-        return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+        return blurred(image, sigma)
     if kind >= 0.75:
         return image
     if kind < 0.65:  # a disc, as a lens out of focus gives
@@ -342,14 +334,14 @@ def _sensor(image: Image, rng: Rng, smallest: float) -> NDArray[np.uint8]:
         way = cv2.INTER_NEAREST if rng.random() < 0.15 else cv2.INTER_LINEAR
         image = np.asarray(cv2.resize(down, size, interpolation=way), np.float32)
     if rng.random() < 0.15:
-        soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.8, 2.5))
+        soft = blurred(image, rng.uniform(0.8, 2.5))
         image = image + np.float32(rng.uniform(0.3, 1.8)) * (image - soft)
     if rng.random() < 0.3:
         gamma = np.float32(np.exp(rng.normal(0, 0.35)))
         image = np.float32(255) * (np.clip(image, 0, 255) / np.float32(255)) ** gamma
     grain = noise(image.shape, rng)
     if rng.random() < 0.3:
-        grain = np.asarray(cv2.GaussianBlur(grain, (0, 0), 0.8), np.float32) * np.float32(1.6)
+        grain = blurred(grain, 0.8) * np.float32(1.6)
     image = image + np.float32(log_uniform(rng, 0.3, 9)) * grain
     if rng.random() < 0.12:  # a dark picture
         image = image * np.float32(rng.uniform(0.15, 0.5)) + np.float32(rng.uniform(0, 30))

@@ -7,7 +7,6 @@ Of ``strokes.npz``, beside the pictures of the same digits, stroke j is
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
+from neocog.learning.drawing.fields import Cover, Rng, line_kernel, noise, resized
 from neocog.text import reason_of
 
 FILE = "strokes.npz"
-_LONG = 1000.0  # long side of a digit in the file
-_THINNED = 84  # of the field in which a 28 x 28 scan is thinned, in pixels
-_STEP = 3  # pixels of that field between two points of a stroke
-_DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
-_SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no others
 _AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 _NEAR = tuple(sorted(_AROUND))
 
 Stroke = NDArray[np.float64]
+Line = NDArray[np.float32]  #: a stroke (n, 2), x and y, y down
 _Point = tuple[int, int]
 
 
@@ -46,7 +42,7 @@ class Strokes:
     def lines(self, which: int) -> list[Stroke]:
         """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
         ends = self.stroke_start[self.sample_start[which] : self.sample_start[which + 1] + 1]
-        return fitted([self.points[a:b] / _LONG for a, b in pairwise(ends) if b > a])
+        return fitted([self.points[a:b] / 1000 for a, b in pairwise(ends) if b > a])
 
 
 def read_strokes(path: Path) -> Strokes:
@@ -105,16 +101,15 @@ def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
             return inner.astype(bool)
 
 
-def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+def trace(scan: NDArray[np.uint8]) -> list[Line]:
     """Strokes of a scanned digit (28, 28), each (n, 2) points of 84 x 84; none where a loop ran full (9)."""
-    large = cv2.resize(scan, (_THINNED, _THINNED), interpolation=cv2.INTER_CUBIC)
-    soft = cv2.GaussianBlur(large, (0, 0), 1.2)
+    soft = cv2.GaussianBlur(cv2.resize(scan, (84, 84), interpolation=cv2.INTER_CUBIC), (0, 0), 1.2)
     bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
     parts = [cv2.connectedComponents(body)[0] for body in bodies]
     line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
     depth = np.asarray(cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5), np.float32)
-    full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
-    if full.sum() > _FULL * (depth > 0).sum():
+    full = depth > (np.median(depth[line]) if line.any() else np.inf) + 1.5
+    if full.sum() > 0.03 * (depth > 0).sum():
         return []
     todo, done = {(int(r), int(c)) for r, c in np.argwhere(line)}, set[_Point]()
     paths: list[list[_Point]] = []
@@ -122,18 +117,14 @@ def trace(scan: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
         ordered = sorted(todo)  # from an end of a line, or any point of a ring
         start = next((at for at in ordered if len(_beside(at, todo)) == 1), ordered[0])
         paths.append(_walk(start, todo, done))
-    lines = list[NDArray[np.float32]]()
-    for found in [path for path in paths if len(path) >= _SPUR] or paths[:1]:
+    lines = list[Line]()
+    for found in [path for path in paths if len(path) > 4] or paths[:1]:  # thinning leaves short ones
         whole = np.array(found, np.float32)[:, ::-1]
         if len(whole) > 4:  # without its stairs; the ends stay
             wide = np.pad(whole, ((2, 2), (0, 0)), mode="edge")
-            several = np.stack([wide[k : k + len(whole)] for k in range(5)])
-            mean = np.asarray(several.mean(axis=0), np.float32)
-            mean[0], mean[-1] = whole[0], whole[-1]
-            whole = mean
+            whole[1:-1] = np.stack([wide[k : k + len(whole)] for k in range(5)]).mean(axis=0)[1:-1]
         if len(whole) > 1:
-            keep = np.unique(np.r_[np.arange(0, len(whole), _STEP), len(whole) - 1])
-            lines.append(np.asarray(whole[keep], np.float32))
+            lines.append(whole[[*range(0, len(whole) - 1, 3), -1]])
     return lines
 
 
@@ -161,12 +152,7 @@ def _walk(at: _Point, todo: set[_Point], done: set[_Point]) -> list[_Point]:
     return path
 
 
-Line = NDArray[np.float32]
-Cover = NDArray[np.float32]
-Rng = np.random.Generator
-
 _SHIFT = 4  # OpenCV's coordinates count in sixteenths of a pixel
-_NOISE_SIDE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +166,12 @@ class Pen:
     angle: float = 0.8  #: of a flat tip, in radians
     grain: float = 0.0  #: share of the ink that the paper does not take: pencil, chalk
     hollow: bool = False  #: whether it draws the outlines of broad strokes alone
+
+    def roughen(self, cover: Cover, rng: Rng) -> None:
+        """Take away the ink that rough paper does not take."""
+        if self.grain:
+            rough = noise(cover.shape, rng) + 0.7 * self.grain + 0.3
+            cover *= np.clip(1 - 2.2 * self.grain * rough, 0.1, 1)
 
 
 def log_uniform(rng: Rng, low: float, high: float) -> float:
@@ -219,11 +211,9 @@ def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover,
         rim = 2 * max(1, round(fine / 10)) + 1
         field = field - np.asarray(cv2.erode(field, np.ones((rim, rim), np.uint8)), np.uint8)
     if zoom > 1:
-        field = np.asarray(cv2.resize(field, (wide, tall), interpolation=cv2.INTER_AREA), np.uint8)
+        field = resized(field, (wide, tall))
     cover = field.astype(np.float32) * np.float32(min(1.0, max(fine, 0.35)) / 255)
-    if pen.grain:  # ink that rough paper does not take
-        rough = noise(cover.shape, rng)
-        cover *= np.clip(1 - 2.2 * pen.grain * (rough + 0.7 * pen.grain + 0.3), 0.1, 1)
+    pen.roughen(cover, rng)
     return cover, int(low[0]), int(low[1])
 
 
@@ -239,42 +229,3 @@ def _stroke(field: Any, points: Any, width: float, pressure: float, rng: Rng) ->
         piece = points[bounds[k] : bounds[k + 1] + 1]
         thick = max(1, round(width * swell))
         cv2.polylines(field, [piece], False, 255, thick, cv2.LINE_AA, _SHIFT)
-
-
-def line_kernel(side: int, angle: float) -> NDArray[np.uint8]:
-    """Return a field (side, side) with a line of ones through its middle."""
-    kernel = np.zeros((side, side), np.uint8)
-    middle = (side - 1) / 2
-    way = np.array([np.cos(angle), np.sin(angle)]) * middle
-    a, b = ((middle + sign * way).round().astype(int).tolist() for sign in (-1, 1))
-    cv2.line(kernel, a, b, 1, 1)
-    return kernel
-
-
-@cache
-def _noise_field() -> NDArray[np.float32]:
-    return np.random.default_rng(1).standard_normal((_NOISE_SIDE, _NOISE_SIDE), np.float32)
-
-
-def noise(shape: tuple[int, ...], rng: Rng) -> NDArray[np.float32]:
-    """Return a window, turned by chance, of one fixed field of normal noise: much the quickest."""
-    if max(shape) >= _NOISE_SIDE:
-        times = [-(-side // _NOISE_SIDE) for side in shape]
-        return np.tile(_noise_field(), times)[: shape[0], : shape[1]]
-    y = int(rng.integers(_NOISE_SIDE - shape[0] + 1))
-    x = int(rng.integers(_NOISE_SIDE - shape[1] + 1))
-    way = int(rng.integers(4))
-    window = _noise_field()[y : y + shape[0], x : x + shape[1]]
-    return window[:: -1 if way & 1 else 1, :: -1 if way & 2 else 1]
-
-
-def octaves(shape: tuple[int, ...], cells: Sequence[int], fall: float, rng: Rng) -> NDArray[np.float32]:
-    """Return a sum (H, W) of smooth noises by size of cells, each ``fall`` times the last."""
-    total, weight = np.zeros(shape, np.float32), 1.0
-    for cell in cells:
-        count = tuple(side // cell + 3 for side in shape)
-        size = (count[1] * cell, count[0] * cell)
-        large = cv2.resize(noise(count, rng), size, interpolation=cv2.INTER_LINEAR)
-        total += np.float32(weight) * np.asarray(large)[cell : cell + shape[0], cell : cell + shape[1]]
-        weight *= fall
-    return total

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
-Rng = np.random.Generator
+from neocog.learning.drawing.fields import Rng
 
 _LENGTHS = (0.09, 0.07, 0.12, 0.16, 0.16, 0.13, 0.1, 0.07, 0.05, 0.03, 0.02)
 
