@@ -162,7 +162,7 @@ def test_names_on_stdin_are_not_waited_for_may_be_long_and_break_off(tmp_path: P
 @pytest.mark.parametrize("null", [False, True])
 def test_a_picture_on_stdin_and_names_that_begin_as_pictures_do(null: bool) -> None:
     for kind in FORMATS:
-        data = page_file("7", kind=kind)
+        data = page_file("7", kind=kind, mode="RGB")
         (item,) = find_inputs(["-"], null=null, stdin=io.BytesIO(data))
         assert (item.source, item.data) == ("-", data)
     end = "\0" if null else "\n"

@@ -55,7 +55,6 @@ def step_of(machine, version, name, layer, precision, planes=(26, 7, 7), tiling=
 
 def check(machine, version, name, layer, precision, planes=(26, 7, 7), tiling=None, batch=3, blur=None):
     step, lay = step_of(machine, version, name, layer, precision, planes, tiling, blur)
-    batch = batch if version == "tensor S" else 2
     assert error_of(machine, step, lay, active=ACTIVE[version], batch=batch) <= BOUND[precision]
 
 

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from neocog.errors import UsageError
 from neocog.reading.numbers import each_line, read_lines
@@ -297,6 +298,21 @@ def test_a_page_of_too_small_digits_or_too_many_says_so(reader: Reader, line: An
     assert reader.read(grey).warnings == small
     with pytest.raises(UsageError, match="64 pixels or more, or full"):
         Reader(device="cpu", long_side=10)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_small_digits_in_columns_are_no_sign_and_need_no_large_ones(reader: Reader, beside: bool) -> None:
+    """Of a page at an eighth of its size rows of print are dashes: a sign of several explains none of them."""
+    image = Image.new("L", (4000, 3000), 240)
+    draw, digits = ImageDraw.Draw(image), np.random.default_rng(3).integers(0, 10, (4, 2, 5))
+    for (row, column), number in zip(np.ndindex(4, 2), digits.reshape(-1, 5), strict=True):
+        place = 500 + 1600 * column, 1000 + 60 * row
+        draw.text(place, "".join(map(str, number)), 60, ImageFont.load_default(14))
+    if beside:
+        draw.text((300, 200), "4821", 30, ImageFont.load_default(200))
+    found = reader.look(np.asarray(image))
+    small = (found.kinds < 10) & (found.scores > 0.35) & (found.boxes[:, 3] < 40)
+    assert small.sum() >= 34
 
 
 def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, line: np.ndarray) -> None:

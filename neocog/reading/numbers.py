@@ -214,11 +214,11 @@ def _of_strips(
     """
     cut, engine = strips(grey, marks, wanted=wanted), reader.engine
     answers = engine.likelihoods([strip.ink for strip in cut]) if cut else []
-    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _likely(answer) < -_CLEARER]
+    doubtful = [k for k, answer in enumerate(answers) if wanted is None and _best_path(answer) < -_CLEARER]
     alone = [cut[k].alone() for k in doubtful]
     again = engine.likelihoods(alone) if doubtful else []
     for k, ink, answer in zip(doubtful, alone, again, strict=True):
-        if _likely(answer) > _likely(answers[k]) + _CLEARER:
+        if _best_path(answer) > _best_path(answers[k]) + _CLEARER:
             answers[k], cut[k] = answer, replace(cut[k], ink=ink)
     for _, parts in groupby(zip(cut, answers, strict=True), key=lambda pair: pair[0].line):
         own, logs, places, several, lost = list[int](), list[Logs](), list[Column](), list(parts), 0
@@ -282,7 +282,7 @@ def _is_number(number: ctc.Number, marks: Finding, own: Sequence[int], *, least:
     return sure and any(char.isdigit() for char in number.text)
 
 
-def _likely(logp: Logs) -> float:
+def _best_path(logp: Logs) -> float:
     """Log likelihood of the likeliest path, if a space is as good as nothing."""
     nothing = np.logaddexp(logp[:, SPACE], logp[:, BLANK])
     return float(np.maximum(logp.max(axis=1), nothing).sum())
