@@ -302,7 +302,7 @@ def test_a_page_of_too_small_digits_or_too_many_says_so(reader: Reader, line: An
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_small_digits_in_columns_are_no_sign_and_need_no_large_ones(reader: Reader, beside: bool) -> None:
-    """Of a page at an eighth of its size rows of print are dashes: a sign of several explains none of them."""
+    """Of a page at an eighth of its size rows of print are dashes: no sign of several explains them."""
     image = Image.new("L", (4000, 3000), 240)
     draw, digits = ImageDraw.Draw(image), np.random.default_rng(3).integers(0, 10, (4, 2, 5))
     for (row, column), number in zip(np.ndindex(4, 2), digits.reshape(-1, 5), strict=True):

@@ -1,8 +1,8 @@
 """The ten layers along a line of writing: the model that reads a strip, and its file.
 
-A strip is ink (48, w), 0 paper .. 1 ink, digits 34 rows high. Padded with paper on the right to W columns, and
-all around to the 65 rows of U0, it passes through the weights of an isolated digit's layers, with every column
-kept after UC2 (UC3 has stride 1 across, US4 looks at every second column); see
+A strip is ink (48, w), 0 paper .. 1 ink, digits 34 rows high. Padded with paper on the right to W columns,
+and all around to the 65 rows of U0, it passes through the weights of an isolated digit's layers; after UC2
+every column is kept (UC3 has stride 1 across, US4 looks at every second column): see
 :func:`neocog.network.reference.respond_line`. A small head over neighbouring columns turns the responses of
 UC4 into scores of characters and of none (the blank of CTC).
 

@@ -212,7 +212,7 @@ def lines_of(boxes: Boxes, digits: NDArray[np.bool_]) -> list[list[int]]:
 
 
 def strips(grey: Grey, found: Finding, *, wanted: NDArray[np.bool_] | None = None) -> list[Strip]:
-    """Cut the lines of a page (H, W) out; `Strip.marks` are numbers of those of ``found`` that are likely enough.
+    """Cut the lines of a page (H, W) out; `Strip.marks` are indices of likely ones of ``found``.
 
     With ``wanted`` (N,) it is a camera's frame: lines of which a mark is wanted, and what stands far apart is
     another line; the next frame shows what was not cut.
