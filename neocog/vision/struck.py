@@ -29,15 +29,17 @@ def struck(ink: NDArray[np.uint8], tall: float, middle: float) -> list[tuple[int
             kernel, centre = np.zeros((long | 1,) * 2, np.uint8), np.array([long // 2] * 2)
             end = np.round(along * (long // 2)).astype(int)
             cv2.line(kernel, (centre - end).tolist(), (centre + end).tolist(), 1)
-            count, labels = cv2.connectedComponents(cv2.morphologyEx(part, cv2.MORPH_OPEN, kernel))
-            for k in range(1, count):
-                points = np.argwhere(labels == k)[:, ::-1] + corner
+            opened = cv2.morphologyEx(part, cv2.MORPH_OPEN, kernel)
+            _, labels, strokes, _ = cv2.connectedComponentsWithStats(opened)
+            for k, (x, y, wide, high, _) in enumerate(strokes.tolist()[1:], 1):
+                points = np.argwhere(labels[y : y + high, x : x + wide] == k)[:, ::-1] + corner + (x, y)
                 u, v = points @ along, float(np.median(points @ across))
                 thick, first, last = len(points) / (np.ptp(u) + 1), int(u.min()), int(u.max())
                 if last - first < _THIN * thick:
                     continue
-                x, y = points.mean(axis=0)
-                if abs(y - middle) > _AMID * tall or _rule(ink, x, y, (last - first) / 2):
+                centre_x, centre_y = points.mean(axis=0).tolist()
+                half = (last - first) / 2
+                if abs(centre_y - middle) > _AMID * tall or _rule(ink, centre_x, centre_y, half):
                     continue
                 at, crossed = np.arange(first, last + 1)[:, None] * along, np.ones(last - first + 1, np.bool_)
                 for off in (v + thick / 2 + 0.06 * tall + 1, v - thick / 2 - 0.06 * tall - 1):
