@@ -90,15 +90,15 @@ DEVICE int mirrored(int i, int size) {
 }
 
 // A block: STRIP rows of THREADS - WINDOW + 1 columns; sums are whole numbers and exact.
-KERNEL(THREADS) normalise(const Level* levels, int count, const u8* greys, u16* x, u32* marks) {
+KERNEL(THREADS) normalise(const Level* levels, int sizes, const u8* greys, u16* x, u32* count) {
     __shared__ u32 sums[2][THREADS];   // of a column: values, squares
     __shared__ u32 spans[2][THREADS];  // of SPAN columns
     start_next();
-    const Tile tile = tile_of(levels, count, blockIdx.x, 1, STRIP, THREADS - WINDOW + 1);
+    const Tile tile = tile_of(levels, sizes, blockIdx.x, 1, STRIP, THREADS - WINDOW + 1);
     if (tile.level < 0) return;
     const Level level = levels[tile.level];
     wait_for_previous();
-    if (blockIdx.x == 0 && threadIdx.x == 0) *marks = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *count = 0;
     const int me = threadIdx.x, column = tile.left + me;
     const u8* grey = greys + level.byte;
     const u8* seen = grey + mirrored(column - REACH, level.wide);

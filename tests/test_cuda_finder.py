@@ -2,12 +2,14 @@
 
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, brought, finding, level_shapes
@@ -19,7 +21,7 @@ from neocog.network.registry import models_dir
 from neocog.reading.device import open_finder
 from neocog.vision import finder as cpu
 from neocog.vision.finder import FinderSettings, find
-from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
+from neocog.vision.finder_model import FinderModel, load_finder
 from neocog.vision.scales import search
 from tests import cuda_fake
 from tests.emulator import Emulator
@@ -57,8 +59,33 @@ def graph_of(seed=0):
 
 
 def computed(g, x):
-    """What OpenCV's dnn makes of a picture, (H, W) -> (C, h, w)."""
-    return OpenCV(FinderModel(g.nodes, g.tensors, {}, "f"))(x.astype(np.float32))
+    """The graph in float64, operation by operation; (H, W) -> (C, h, w)."""
+    maps = {"x": x[None].astype(np.float64)}
+    for node in g.nodes:
+        given, conv = [maps[name] for name in node["inputs"] if name in maps], node["op"] == "Conv"
+        maps[node["output"]] = convolved(*given, g, node) if conv else OPERATIONS[node["op"]](*given)
+    return maps[g.nodes[-1]["output"]]
+
+
+OPERATIONS = {
+    "Relu": lambda a: np.maximum(a, 0),
+    "Add": np.add,
+    "Resize": lambda a: a.repeat(2, axis=1).repeat(2, axis=2),
+}
+
+
+def convolved(u, g, node):
+    weight = g.tensors[node["inputs"][1]].astype(np.float64)
+    n, per_group, side, _ = weight.shape
+    stride, dilation, edge = node["stride"], node["dilation"], node["padding"]
+    u = np.pad(u, ((0, 0), (edge, edge), (edge, edge)))
+    reach = dilation * (side - 1) + 1
+    seen = sliding_window_view(u, (reach, reach), (1, 2))[:, ::stride, ::stride, ::dilation, ::dilation]
+    groups = (node["groups"], -1, per_group, side, side)
+    seen = seen.reshape(node["groups"], per_group, *seen.shape[1:])
+    out = np.einsum("gnkyx,gkhwyx->gnhw", weight.reshape(groups), seen).reshape(n, *seen.shape[2:4])
+    bias = g.tensors[node["inputs"][2]] if len(node["inputs"]) > 2 else np.zeros(n)
+    return out + bias[:, None, None]
 
 
 def network_of(machine, g):
@@ -205,6 +232,13 @@ def test_pictures_of_changing_sizes_one_after_another(faked, emulator):
         assert len(got) > 0
         assert got.boxes.tobytes() == wanted.boxes.tobytes()
         assert got.scores.tobytes() == wanted.scores.tobytes()
+    for change in ({"least": 0.4}, {"overlap": 0.05}, {"inside": 0.1}, {"most": 3}):  # of the last picture
+        changed = replace(settings, **change)
+        frame = frame_of(emulator, g, grey, changed)
+        for launch in frame.launches:
+            emulator.launch(launch)
+        wanted, before = finding(frame.best, changed), got
+        assert find(grey, faked, changed).boxes.tobytes() == wanted.boxes.tobytes() != before.boxes.tobytes()
     x = rng.normal(size=(48, 64)).astype(np.float32)
     assert np.abs(faked(x) - computed(g, x)).max() < 0.02
 

@@ -302,6 +302,14 @@ def test_contrast_and_silence_are_as_in_float64(emulator, version, seen, precisi
     assert np.array_equal(got > 0, wanted > 0)
 
 
+def test_pale_digits_and_edges_are_at_silence():
+    spec, u0 = tiny_model().spec.contrast, u0_from_digits(pale(5))
+    near, far = (reference.contrast(u0, replace(spec, silence=spec.silence + off)) for off in (-3e-10, 3e-10))
+    assert ((near > 0) != (far > 0)).any(axis=(1, 2, 3)).all()
+    wanted = reference.contrast(edges(), spec).reshape(60, -1)
+    assert 0 < (wanted.max(axis=1) > 0).sum() < 60
+
+
 # --- decision ---------------------------------------------------------------------------------
 
 

@@ -69,6 +69,32 @@ def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int, t
     assert not full(got)[..., 4].any()
 
 
+def inked(rng: np.random.Generator, rows: slice, columns: slice) -> np.ndarray:
+    """A picture with noise in a rectangle."""
+    u0 = np.zeros((65, 65), dtype=np.float32)
+    u0[rows, columns] = rng.random(u0[rows, columns].shape)
+    return u0
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("ink", [slice(20, 44), slice(30, 33), slice(40, 65)])
+@pytest.mark.parametrize("place", [2, 5])
+def test_what_stands_beside_a_digit_changes_nothing(name: str, ink: slice, place: int) -> None:
+    """The others differ in ink and in its rectangle, and so in the places where cells respond."""
+    rng, stages = np.random.default_rng(7), Layers(excitable_model(name, (13, 19, 10))).stages
+    wanted: dict[str, np.ndarray] = {}
+    digit = inked(rng, ink, ink)
+    ends = [(0, 0), (0, 65), (31, 34), (62, 65), (11, 50), (0, 9)]
+    for rows, columns in zip(ends, [*ends[1:], ends[0]], strict=True):
+        u = np.stack([inked(rng, slice(*rows), slice(*columns)) for _ in range(6)])
+        u[place] = digit
+        for layer, respond in stages:
+            u = respond(u)
+            maps = full(u)[place]
+            assert maps.any(), layer
+            assert np.array_equal(maps, wanted.setdefault(layer, maps)), layer
+
+
 @given(seed=st.integers(0, 10**6), size=st.integers(6, 15), stage=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize("name", PRESETS)

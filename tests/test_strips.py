@@ -181,14 +181,20 @@ def test_ink_is_what_its_equations_say() -> None:
 @pytest.mark.parametrize(("ends", "rows", "found"), [
     ((30, 130), (23, 26), [(30, 130)]), ((30, 86), (27, 24), [(30, 86)]),  # through three digits, through two
     ((0, 159), (24, 24), []), ((30, 130), (43, 42), []), ((40, 60), (24, 24), []), (None, None, []),
-], ids=["all", "some", "a rule", "underlined", "a bar", "none"])  # fmt: skip
+    ((30, 130), (38, 38), []),
+], ids=["all", "some", "a rule", "underlined", "a bar", "none", "low"])  # fmt: skip
 def test_a_stroke_that_crosses_digits_is_no_rule_and_no_part_of_a_digit(ends, rows, found) -> None:
     ink = np.zeros((48, 160), np.uint8)
     for x, text in ((40, "8"), (70, "4"), (100, "0")):
         cv2.putText(ink, text, (x, 41), cv2.FONT_HERSHEY_SIMPLEX, 1.5, 1, 3)
     if ends:
         cv2.line(ink, (ends[0], rows[0]), (ends[1], rows[1]), 1, 3)
+    if ends == (30, 130):  # what follows on one side is no rule
+        ink = np.pad(ink, ((0, 0), (0, 240)))
+        ink[rows[0] - 1 : rows[0] + 2, 160:] = 1
     got = np.array(struck(ink, 34, 24)).reshape(-1, 2)
     assert bool(len(got)) == bool(found)
     if found:
         assert np.abs([got.min() - found[0][0], got.max() - found[0][1]]).max() <= 12  # into what it touches
+    cv2.rectangle(ink, (36, 14), (96, 34), 1, -1)  # a blot
+    assert ends or struck(ink, 34, 24) == []

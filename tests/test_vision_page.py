@@ -14,7 +14,7 @@ from neocog.errors import UsageError
 from neocog.reading.numbers import each_line, read_lines
 from neocog.reading.policy import Pattern
 from neocog.reading.reader import Reader
-from neocog.vision import alone
+from neocog.vision import alone, scales
 from neocog.vision.crops import cut_out, digit_of_box
 from neocog.vision.finder import SIGNS, FinderSettings, Finding
 from neocog.vision.normalise import normalise, stroke_width
@@ -298,6 +298,23 @@ def test_a_page_of_too_small_digits_or_too_many_says_so(reader: Reader, line: An
     assert reader.read(grey).warnings == small
     with pytest.raises(UsageError, match="64 pixels or more, or full"):
         Reader(device="cpu", long_side=10)
+
+
+@pytest.mark.parametrize(("kind", "pieces", "explained"), [
+    (3, [(0, 20), (10, 6)], True),  # a digit, its high stroke and a low piece
+    (3, [(0, 6), (10, 6)], False),  # nothing in it is half as high
+    (14, [(-10, 11), (10, 11)], True), (14, [(-20, 11), (0, 11), (20, 11)], False),  # signs
+])  # fmt: skip
+@pytest.mark.parametrize("x", [600, 1020])  # in one tile, and where two meet
+def test_which_marks_explain_small_ink(kind: int, pieces: Any, explained: bool, x: int) -> None:
+    grey = np.full((300, 2048), 220, np.uint8)
+    for at, high in pieces:
+        grey[150 - high // 2 : 150 - high // 2 + high, x + at - 2 : x + at + 2] = 20
+    box = np.array([[x - 30, 140, 60, 20]], np.float32)
+    found = Finding(box, np.ones(1, np.float32), np.array([kind]), np.zeros((1, 10), np.float32))
+    scale = scales._Scale(grey, grey, 1.0)
+    _, middle, _ = scales._small_ink(scale, np.ones(scale.cells, bool), found)
+    assert (len(middle) == 0) is explained
 
 
 @pytest.mark.parametrize("beside", [False, True])

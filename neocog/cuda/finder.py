@@ -29,7 +29,7 @@ _PEAKS = 64  # places of a block that looks for marks
 _REDUCING = 1024  # blocks that reduce a picture
 _LEAST = 2**14  # pixels and bytes that are told apart
 _SAME = "most", "least", "overlap", "inside"  # settings that a graph holds; the others are brought to it
-_KEPT = 64  # needs of pictures whose graphs are kept, some 12 MB each
+_KEPT = 48  # needs of pictures whose graphs are kept, 20 to 80 MB each
 
 
 class Frame:

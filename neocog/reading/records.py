@@ -21,7 +21,7 @@ class DigitReading:
     p: float  #: probability of the best answer, 0 where there was none
     margin: float  #: best response minus the second
     box: Box
-    #: why it was rejected: ``no response``, ``two answers``, ``not a digit``; see `neocog.reading.policy`
+    #: why it was rejected, or is in doubt: ``no response``, ``two answers``; see `neocog.reading.policy`
     reason: str | None = None
     #: probability that a digit stands there at all and none beside it was left out; in no file
     place: float = 1.0
@@ -126,7 +126,7 @@ class PageRecord(_Record):
 
     @property
     def reasons(self) -> list[str]:
-        """Why places were rejected, each reason once."""
+        """Why places are rejected or in doubt, each reason once."""
         return sorted({digit.reason for digit in self.digits if digit.reason})
 
     def words(self, line: LineReading) -> Iterator[tuple[str, Box, float, tuple[DigitReading, ...]]]:

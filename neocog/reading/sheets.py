@@ -869,7 +869,9 @@ def _said(
     if p >= least:
         return cell(read, p, "is in the list" * field.listed, read, texts=texts)
     shown = " ".join("".join(char.char for char in word.chars) for word in line.words)
-    why = ", ".join(dict.fromkeys(char.reason for char in line.chars if char.reason))
+    why = ", ".join(
+        dict.fromkeys(char.reason for char in line.chars if char.reason and char.char == REJECTED)
+    )
     like = re.sub(r"[^\d?]", "", shown).replace(REJECTED, ".?")  # its characters may be of another number
     if best != same or REJECTED not in shown or not re.fullmatch(like, digits(read)):
         likeliest = [names[max(some, key=some.__getitem__)] for some in (first, second) if some]

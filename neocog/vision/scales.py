@@ -123,15 +123,17 @@ def search(grey: Grey, network: Network) -> Finding:
         digits = fine.touched(2 * middle[unknown], sides[unknown])
         if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
             sure = found[found.kinds < 10]
-            clear = sure.scores.max(initial=0) >= usual.clear
-            if not clear or 10 * factor < _DUST:  # silent paper holds none, and small ones are no ink so far
+            known = sure.scores.max(initial=0) >= usual.clear
+            if (
+                not known or 10 * factor < _DUST
+            ):  # or digits of 10 pixels were dust: where paper is not silent
                 (rows, columns), (all_of_it, _, _) = fine.cells, fine.seen((0, 0, fine.wide, fine.high))
                 more = (0, rows * _CELL - fine.high), (0, columns * _CELL - fine.wide)
                 blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, -1)
                 ends = blocks.max(axis=1), blocks.min(axis=1)  # columns apart: 10 times as fast
                 bright, dark = (end.reshape(rows, columns, _CELL) for end in ends)
                 cells = wider(bright.max(axis=2) - dark.min(axis=2) > _SILENT, 5, 5)
-                digits = digits if clear else cells
+                digits = digits if known else cells
             small = sure[sure.boxes[:, 2:].max(axis=1) * fine.high < usual.fine * grey.shape[0]]
             digits = digits | fine.touched(small.middles / fine.to_page)
             found, settings = found[found.scores >= usual.least], usual
@@ -179,7 +181,7 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
     centre, half = found.middles / scale.to_page, found.boxes[:, 2:] / 2 / scale.to_page
     tall = 2 * half[:, 1]  # what is far larger than the ink in it does not explain it
     sure = np.flatnonzero((found.scores >= FinderSettings().score) & (tall >= SURE) & (tall < 8 * SURE))
-    left_over = [(np.zeros((0, 2)), np.zeros((0, 2)))]
+    pieces = list[tuple[Any, ...]]()
     for tile in scale.tiles(cells):
         # strokes that stand out of the paper, and of their grain
         grey, left, top = scale.seen(tile)
@@ -204,19 +206,20 @@ def _small_ink(scale: _Scale, cells: Cells, found: Finding) -> tuple[Finding, An
         own = np.flatnonzero(own & (middle >= tile[:2]).all(axis=1) & (middle < tile[2:]).all(axis=1))
         own = own[np.argsort(-tops[own], kind="stable")[:_MOST]]
         middle, sides = middle[own], boxes[own, 2:4].astype(np.int64)
-        # which marks explain which of them: those with a high one, signs of two at most; marks with many and
-        # no high one are words
+        # which marks may explain which of them
         reach = half[sure] + half[sure][:, 1:]
         here = sure[((centre[sure] + reach >= tile[:2]) & (centre[sure] - reach <= tile[2:])).all(axis=1)]
         away, high = np.abs(middle[:, None] - centre[here]), sides[:, 1:]
         inside = (away < half[here]).all(axis=2)
-        many, high_one = (inside & (high > _LEAST)).sum(axis=0), (inside & (high > half[here, 1])).any(axis=0)
-        whole[here] |= high_one
-        parts[here] += many
+        whole[here] |= (inside & (high > half[here, 1])).any(axis=0)
+        parts[here] += (inside & (high > _LEAST)).sum(axis=0)
         room = half[here, 1] * (high < half[here, 1])  # a sign beside it, a part of a stroke
-        told = high_one & ((found.kinds[here] < 10) | (many <= 2))
-        free = ~((away < half[here] + room[:, :, None]).all(axis=2) & told).any(axis=1)
-        free &= (sides < (8 * SURE, SURE)).all(axis=1)
+        pieces.append((middle, sides, here, (away < half[here] + room[:, :, None]).all(axis=2)))
+    # those with a high one do, signs of two at most; marks with many and no high one are words
+    explain = whole & ((found.kinds < 10) | (parts <= 2))
+    left_over = [(np.zeros((0, 2)), np.zeros((0, 2)))]
+    for middle, sides, here, near in pieces:
+        free = ~(near & explain[here]).any(axis=1) & (sides < (8 * SURE, SURE)).all(axis=1)
         left_over.append((middle[free], sides[free]))
     words = (parts > 2) & ~whole & (found.scores < _CLEAR)  # no stroke is half as high
     middle, sides = (np.concatenate(some) for some in zip(*left_over, strict=True))

@@ -54,8 +54,10 @@ def _rule(ink: NDArray[np.uint8], x: float, y: float, half: float) -> bool:
     """Whether a line through a place goes on beyond ``half`` of its length on both sides, at some angle."""
     at = np.arange(ink.shape[1]) - x
     rows = y + np.tan(_LEVEL)[:, None] * at
-    beyond = _seen(ink, np.stack(np.broadcast_arrays(at + x, rows), axis=-1))[:, np.abs(at) > half + 1]
-    return not beyond.size or bool((beyond > 0).mean(axis=1).max() > _RULE)
+    line = _seen(ink, np.stack(np.broadcast_arrays(at + x, rows), axis=-1)) > 0
+    sides = (line[:, at < -half - 1], line[:, at > half + 1])
+    shares = [side.mean(axis=1) if side.size else np.ones(len(line)) for side in sides]
+    return bool(np.minimum(*shares).max() > _RULE)
 
 
 def _seen(ink: NDArray[np.uint8], places: NDArray[np.float64]) -> NDArray[np.uint8]:
