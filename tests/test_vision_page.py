@@ -317,19 +317,32 @@ def test_which_marks_explain_small_ink(kind: int, pieces: Any, explained: bool, 
     assert (len(middle) == 0) is explained
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_small_digits_in_columns_are_no_sign_and_need_no_large_ones(reader: Reader, beside: bool) -> None:
+def test_small_digits_in_columns_are_no_sign(reader: Reader) -> None:
     """Of a page at an eighth of its size rows of print are dashes: no sign of several explains them."""
     image = Image.new("L", (4000, 3000), 240)
     draw, digits = ImageDraw.Draw(image), np.random.default_rng(3).integers(0, 10, (4, 2, 5))
     for (row, column), number in zip(np.ndindex(4, 2), digits.reshape(-1, 5), strict=True):
         place = 500 + 1600 * column, 1000 + 60 * row
         draw.text(place, "".join(map(str, number)), 60, ImageFont.load_default(14))
-    if beside:
-        draw.text((300, 200), "4821", 30, ImageFont.load_default(200))
     found = reader.look(np.asarray(image))
     small = (found.kinds < 10) & (found.scores > 0.35) & (found.boxes[:, 3] < 40)
     assert small.sum() >= 34
+
+
+def test_beside_a_clear_digit_a_thin_stroke_of_ten_pixels_is_looked_at() -> None:
+    """At an eighth of the page's size it is dust."""
+    grey, seen = np.full((3000, 4000), 240, np.uint8), list[tuple[int, ...]]()
+    grey[2000:2010, 2500:2502] = 60
+
+    def network(x: np.ndarray) -> np.ndarray:
+        seen.append(x.shape)
+        maps = np.full((30, x.shape[0] // 4, x.shape[1] // 4), -9, np.float32)
+        if x.shape == (384, 512):
+            maps[:4, 20, 30] = 6, -9, 1, 1
+        return maps
+
+    assert len(search(grey, network)) == 1
+    assert seen[4:] == [(128, 192)]  # after four sizes of the whole page
 
 
 def test_silent_paper_large_digits_and_print_are_searched_once(reader: Reader, line: np.ndarray) -> None:

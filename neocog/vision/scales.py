@@ -124,9 +124,8 @@ def search(grey: Grey, network: Network) -> Finding:
         if settings.least < usual.least:  # the page at its usual size: wherever there may be a digit
             sure = found[found.kinds < 10]
             known = sure.scores.max(initial=0) >= usual.clear
-            if (
-                not known or 10 * factor < _DUST
-            ):  # or digits of 10 pixels were dust: where paper is not silent
+            # where paper is not silent, if there is no clear digit, or those of 10 pixels were dust so far
+            if not known or 10 * factor < _DUST:
                 (rows, columns), (all_of_it, _, _) = fine.cells, fine.seen((0, 0, fine.wide, fine.high))
                 more = (0, rows * _CELL - fine.high), (0, columns * _CELL - fine.wide)
                 blocks = np.pad(all_of_it, more, "edge").reshape(rows, _CELL, -1)
