@@ -24,6 +24,7 @@ from neocog.reading.pictures import Picture, name_of, pages_of, what_went_wrong
 from neocog.reading.records import REJECTED, CellReading, SheetReading
 from neocog.vision.decode import at_most
 from neocog.vision.strips import SCORE, ink_of, rows_of
+from neocog.vision.struck import crossing
 
 if TYPE_CHECKING:
     from neocog.network.line_engine import LineEngine
@@ -620,7 +621,7 @@ def _read_field(
         clear[near] = 0
         if _goes_on(clear, chars + np.array([more, 0, 0, 0]), tall, inner[1], _TALLER):
             hard = _GOES_ON
-        elif _crossed_out(ink, tall):
+        elif any(free for _, free in crossing(ink, tall, 1.1, np.arange(24) * (np.pi / 24))):
             hard = _SOFT[0]
         elif _goes_on(ink, chars, tall, slice(0, 0), _SCRIBBLE):
             hard = _SOFT[1]
@@ -766,35 +767,6 @@ def _goes_on(ink: Grey, chars: NDArray[Any], tall: float, inner: slice, most: fl
         gap = np.maximum(left - chars[:, 0] - chars[:, 2], chars[:, 0] - left - wide).min()
         if _MARK * tall < high < most * tall and top < y < foot and gap < tall:
             return True
-    return False
-
-
-def _crossed_out(ink: Grey, tall: float) -> bool:
-    """Whether a straight stroke in ink (H, W), both ends free, has others across it twice: that of 4 once."""
-    long, smear = round(1.1 * tall), np.ones(2 * round(0.1 * tall) + 1)  # bars of a 4 are shorter
-    for angle in np.arange(24) * (np.pi / 24):
-        along, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-        kernel, middle = np.zeros((long | 1,) * 2, np.uint8), np.array([long // 2] * 2)
-        end = np.round(along * (long // 2)).astype(int)
-        cv2.line(kernel, (middle - end).tolist(), (middle + end).tolist(), 1)
-        count, labels = cv2.connectedComponents(cv2.morphologyEx(ink, cv2.MORPH_OPEN, kernel))
-        for k in range(1, count):
-            points = np.argwhere(labels == k)[:, ::-1]
-            u, v = points @ along, float(np.median(points @ across))
-            thick = len(points) / (np.ptp(u) + 1)
-            if np.ptp(u) < 6 * thick:
-                continue
-            side = thick / 2 + 0.06 * tall + 1
-            at = np.arange(u.min(), u.max() + 1)[:, None] * along
-            beside = list[NDArray[np.bool_]]()
-            for off in (v + side, v - side):
-                y, x = np.round(at + off * across).astype(int)[:, ::-1].T.clip(0, np.array([ink.shape]).T - 1)
-                beside.append(ink[y, x] > 0)
-            free = max(1, round(0.12 * tall))
-            ends = np.array([(one[:free].any(), one[-free:].any()) for one in beside])
-            both = np.logical_and(*(np.convolve(one, smear, "same") > 0 for one in beside))
-            if not ends.any() and np.count_nonzero(np.diff(both.astype(int), prepend=0) > 0) > 1:
-                return True
     return False
 
 
